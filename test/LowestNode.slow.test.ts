@@ -17,22 +17,25 @@ const npmSettings = Object.fromEntries(
   )
 )
 
-it.live(
-  "the limits of HTTP clients hold on the lowest version of Node.js that package.json allows",
-  (context) =>
+it.live.each([
+  ["the lowest version of Node.js that package.json allows", lowest],
+  ["the newest Node.js 24", "24"]
+] as const)(
+  "the limits of HTTP clients hold on %s",
+  ([, version], context) =>
     Effect.scoped(
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const name = `node-${process.platform}-${process.arch}`
         const install = ["install", "--fetch-retries=1", "--no-audit", "--no-fund", "--prefix", directory]
-        const installed = yield* runProgram("npm", [...install, `${name}@${lowest}`], { variables: npmSettings })
+        const installed = yield* runProgram("npm", [...install, `${name}@${version}`], { variables: npmSettings })
         // Without a network, there is no other Node.js to test; any other failure of npm is one of this test.
         if (unreachable.test(installed.stderr)) return context.skip("npm does not reach its registry")
         assert.strictEqual(installed.code, 0, installed.stderr)
         const node = join(directory, "node_modules", name, "bin/node")
-        assert.match((yield* runProgram(node, ["--version"])).stdout, new RegExp(`^v${lowest.replace(".", "\\.")}\\.`))
+        assert.match((yield* runProgram(node, ["--version"])).stdout, new RegExp(`^v${version.replace(".", "\\.")}\\.`))
         // Only later versions write head and body of an answer in one piece, which is faster.
-        const wanted = ["--project=shared", "-t", "^(?!.*one piece)", "test/http/Transport.test.ts"]
+        const wanted = ["--project=shared", "-t", "^(?!.*one piece)", "test/http/{ParserCut,Transport}.test.ts"]
         const { code, stdout } = yield* runProgram(node, ["node_modules/vitest/vitest.mjs", "run", ...wanted], {
           cwd: project,
           variables: { TEST_REPORT: join(directory, "report.json") }

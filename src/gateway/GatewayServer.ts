@@ -24,7 +24,7 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* prepareSocketPath(path)
-      const server = yield* listen(() => makeServer(settings), { path, gracefulShutdownTimeout: "1 second" }).pipe(
+      const server = yield* listen(makeServer(settings), { path }, "1 second").pipe(
         Effect.mapError(({ cause }) =>
           errorCode(cause) === "EADDRINUSE" ? socketInUse : refuse("must be free to listen on")
         )
@@ -107,8 +107,9 @@ const tryOrRefuse = <A>(run: () => A, rule: string) => Effect.try({ try: run, ca
 const errorCode = (error: unknown): unknown => Reflect.get(Object(error) as object, "code")
 
 /** Makes a server whose socket has mode 0660 from the start: `listen` creates it synchronously, under this umask. */
-const makeServer = (...args: Parameters<typeof makeNodeServer>) => {
-  const server = makeNodeServer(...args)
+const makeServer = (limits: ServerLimits) => {
+  const limited = makeNodeServer(limits)
+  const { server } = limited
   const originalListen = server.listen.bind(server) as (...args: ReadonlyArray<unknown>) => Server
   server.listen = (...args: ReadonlyArray<unknown>) => {
     const usualMask = process.umask(0o117)
@@ -118,5 +119,5 @@ const makeServer = (...args: Parameters<typeof makeNodeServer>) => {
       process.umask(usualMask)
     }
   }
-  return server
+  return limited
 }

@@ -18,7 +18,7 @@ import { TokensOnly } from "../service/tokens/Tokens.ts"
 /** Makes the operations on attempts: from decoded requests to answers in JSON. */
 export const makeAttempts = Effect.gen(function* () {
   const attempts = yield* Attempts
-  const { admit } = yield* MemoryBudget
+  const { hold } = yield* MemoryBudget
   const tokensOnly = yield* TokensOnly
 
   const recordAll = (reports: ReadonlyArray<unknown>) => Effect.forEach(reports, recordOne)
@@ -32,20 +32,21 @@ export const makeAttempts = Effect.gen(function* () {
       })
     })
 
-  /** Encodes the verdict on each credential. Reserves memory for the text until the response closes. */
+  /** Encodes the verdict on each credential. Holds memory for the text until the response closes. */
   const encodeVerdicts = Effect.fnUntraced(function* (
     { credentials, plan, request }: NextAttempt,
     response: ServerResponse
   ) {
-    const reservation = yield* admit(request.account_id, "gateway", verdictBytes * credentials)
+    const { giveBack, take } = hold(request.account_id, "gateway")
+    yield* take(verdictBytes * credentials)
     const encoding = Effect.suspend(() =>
       Effect.forEach(plan().providers, (provider) => Effect.as(Effect.yieldNow, JSON.stringify(verdictsJson(provider))))
     )
     const joined = Effect.map(encoding, (texts) => `[${texts.join()}]`)
     return yield* onEnd(Effect.interruptible(joined), (exit) => {
-      if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
-      reservation.shrink(unsentBytesPerCharacter * exit.value.length)
-      response.once("close", () => reservation.release())
+      if (Exit.isFailure(exit) || response.destroyed) return giveBack()
+      giveBack(unsentBytesPerCharacter * exit.value.length)
+      response.once("close", () => giveBack())
     })
   }, Effect.uninterruptible)
 

@@ -11,7 +11,7 @@ import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { errorResponse } from "./Envelope.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
-import { isRepeated } from "./ArrivingRequest.ts"
+import { isRepeated } from "./RequestHead.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
 const refusal = (error: Unauthorized | Forbidden, reason?: string) => {

@@ -7,7 +7,7 @@ import { MethodNotAllowed } from "../contract/HttpErrors.ts"
 import { InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../runtime/Deadline.ts"
-import { isRepeated, requestIdOf } from "./ArrivingRequest.ts"
+import { isRepeated, requestIdOf } from "./RequestHead.ts"
 import { routableUrl, Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 

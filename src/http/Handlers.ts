@@ -1,25 +1,25 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
-import { Context, type DateTime, Effect, Exit, Layer, Schema, Scope } from "effect"
+import { Context, type DateTime, Effect, Layer, Schema, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder, type HttpApiGroup } from "effect/http-api"
 import { Api } from "../contract/TenantsApi.ts"
 import { type Credential, membersOf } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
-import { InvalidParams, StoredKeyUnreadable } from "../domain/Errors.ts"
+import { InvalidParams, ServiceUnavailable, StoredKeyUnreadable } from "../domain/Errors.ts"
 import type { CredentialId, IdempotencyKey } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
+import type { Explanation } from "../domain/routing/Explanation.ts"
 import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { Credentials, type ListRequest, type OrderRequest } from "../port/Credentials.ts"
 import { Events } from "../port/Events.ts"
 import { Explanations } from "../port/Explanations.ts"
 import type { OrderMismatch, PageMemory } from "../port/CredentialRepository.ts"
-import { type RequestQueue, RequestQueues, untilStarted } from "../runtime/FairQueue.ts"
+import { type RequestQueue, RequestQueues } from "../runtime/FairQueue.ts"
 import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { onEnd } from "../runtime/onEnd.ts"
-import { cutOff } from "./Connection.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
 /** Makes the contract's operations, which translate between requests of the `CurrentPrincipal` and the services. */
@@ -28,11 +28,11 @@ export const makeOperations = Effect.gen(function* () {
   const { explain, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
-  const withReservation = reserveUntilSent(yield* MemoryBudget)
+  const holding = holdUntilSent(yield* MemoryBudget)
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
-  const list = Effect.fnUntraced(function* (query: ListQuery, admit: PageMemory["admit"]) {
+  const list = Effect.fnUntraced(function* (query: ListQuery, take: PageMemory["take"]) {
     const { include, ...page } = { offset: 0, limit: defaultLimit, ...query }
-    const memory: PageMemory = { reserved: page.limit * usualListBytes, admit }
+    const memory: PageMemory = { taken: page.limit * usualBytes.lists, take }
     const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
     const data = listed.map(credentialJson)
     if (include !== undefined) {
@@ -45,8 +45,8 @@ export const makeOperations = Effect.gen(function* () {
   const answer = (request: HttpServerRequest.HttpServerRequest, credential: Credential) => {
     const response = jsonResponse(credentialBody(credential))
     const bytes = lengthOf(response)
-    return bytes > maxUnreservedBytes
-      ? withReservation(request, bytes, () => Effect.succeed(response))
+    return bytes > maxUncountedBytes
+      ? holding(request, bytes, () => Effect.succeed(response))
       : Effect.succeed(response)
   }
   return {
@@ -64,8 +64,8 @@ export const makeOperations = Effect.gen(function* () {
         })
       ),
     list: ({ query, request }: WithRequest<{ readonly query: ListQuery }>) =>
-      withReservation(request, (query.limit ?? defaultLimit) * (usualListBytes + maxOtherBytes), (admit) =>
-        list(query, admit)
+      holding(request, (query.limit ?? defaultLimit) * (usualBytes.lists + usualBytes.others), (take) =>
+        list(query, take)
       ),
     order: ({ payload }: { readonly payload: OrderRequest }) =>
       writing(credentials.order(payload)).pipe(
@@ -75,10 +75,7 @@ export const makeOperations = Effect.gen(function* () {
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
     plan: ({ payload, request }: WithRequest<{ readonly payload: PlanRequest }>) =>
-      withReservation(request, 0, (admit) =>
-        // A `DateTime` serializes itself as the schema encodes it.
-        Effect.map(reading(explain(payload, { reserved: 0, admit })), (data) => jsonResponse(JSON.stringify({ data })))
-      ),
+      holding(request, 0, (take) => Effect.flatMap(reading(explain(payload, { taken: 0, take })), explanationResponse)),
     get: ({ params, request }: WithRequest<ById>) =>
       Effect.flatMap(reading(credentials.get(params.id)), (credential) => answer(request, credential)),
     status: ({ params }: ById) => Effect.map(reading(status(params.id)), (data) => ({ data })),
@@ -108,52 +105,41 @@ const inQueue =
     Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
 
 /** The greatest answer with one credential that takes no memory of the budget. */
-const maxUnreservedBytes = 16 * 1024
+const maxUncountedBytes = 16 * 1024
 
-/**
- * Bytes for the members of a credential that are lists: a page reserves them for each credential from the start, and
- * more for longer lists.
- */
-const usualListBytes = 4 * 1024
-
-/** Maximum bytes of a credential's other members. */
-const maxOtherBytes = 2 * 1024
+/** Bytes of a credential's lists and of its other members that a page takes memory for from the start. */
+const usualBytes = { lists: 512, others: 512 }
 
 const defaultLimit = 50
 
 /** Memory per byte of an answer's text: while it is built (rows, credentials and text), then until it is sent. */
-const memoryPerByte = { building: 4, unsent: 2 }
+const memoryPerByte = { building: 3.75, unsent: 2 }
 
 const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
   body._tag === "Uint8Array" ? body.contentLength : 0
 
 /**
- * Makes an answer of about `bytes` once memory for it is reserved. Releases the memory once the answer is sent or its
- * client has left. `make` gets a function that reserves memory for further bytes. Cuts off the client if an account
- * that has reserved less needs the memory.
+ * Makes an answer of about `bytes`, and holds memory for it until it is sent or its client has left. `make` gets a
+ * function that takes memory for further bytes.
  */
-const reserveUntilSent = ({ admit }: MemoryBudget["Service"]) =>
+const holdUntilSent = ({ hold }: MemoryBudget["Service"]) =>
   Effect.fnUntraced(function* <E, R>(
     request: HttpServerRequest.HttpServerRequest,
     bytes: number,
-    make: (admit: PageMemory["admit"]) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+    make: (take: PageMemory["take"]) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
   ) {
-    const account_id = accountOf(yield* CurrentPrincipal)
+    const { giveBack, take, tryTake } = hold(accountOf(yield* CurrentPrincipal), "page")
     const response = toServerResponse(request) as ServerResponse
-    const cutOffClient = () => cutOff(response.req.socket)
-    const reservation = yield* admit(account_id, "page", memoryPerByte.building * bytes, cutOffClient)
-    const admitMore: PageMemory["admit"] = (more) =>
-      untilStarted((start) => {
-        if (reservation.grow(memoryPerByte.building * more, start)) start()
-        // Never refused: bytes that do not fit now wait until `start` is called.
-        return true
-      })
-    return yield* onEnd(Effect.interruptible(make(admitMore)), (exit) => {
-      reservation.shrink(Exit.isSuccess(exit) ? memoryPerByte.unsent * lengthOf(exit.value) : 0)
-      if (response.destroyed) reservation.release()
-      else response.once("close", () => reservation.release())
+    const takeText = (more: number) => take(memoryPerByte.building * more)
+    const made = onEnd(Effect.andThen(takeText(bytes), make(takeText)), () => giveBack())
+    return yield* Effect.flatMap(made, (answer) => {
+      // How large an answer is shows only now.
+      if (!tryTake(memoryPerByte.unsent * lengthOf(answer))) return Effect.fail(new ServiceUnavailable())
+      if (response.destroyed) giveBack()
+      else response.once("close", () => giveBack())
+      return Effect.succeed(answer)
     })
-  }, Effect.uninterruptible)
+  })
 
 const contentType = "application/json"
 const jsonResponse = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
@@ -185,6 +171,13 @@ const formatIso = ({ epochMilliseconds }: DateTime.Utc) => {
   const millis = String(millisOfDay % 1000).padStart(3, "0")
   return `${cachedDate.text}${digits(3_600_000)}:${digits(60_000)}:${digits(1000)}.${millis}Z`
 }
+
+/** Encodes the verdicts of one provider at a time. A `DateTime` serializes itself as the schema encodes it. */
+const explanationResponse = ({ providers, ...rest }: Explanation) =>
+  Effect.map(
+    Effect.forEach(providers, (provider) => Effect.as(Effect.yieldNow, JSON.stringify(provider))),
+    (texts) => jsonResponse(`{"data":${JSON.stringify(rest).slice(0, -1)},"providers":[${texts.join()}]}}`)
+  )
 
 const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
 

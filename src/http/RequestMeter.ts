@@ -1,5 +1,4 @@
 import { Effect } from "effect"
-import { unadmittedBytes } from "./ArrivingRequest.ts"
 import { makeMeter, memoize } from "../runtime/Meter.ts"
 
 /** The methods of HTTP, in the order in which `Allow` lists them. */
@@ -13,7 +12,7 @@ export const methodOf = (method: string) => (methods.has(method) ? method : "_OT
 /** The status of a request whose client left before its answer, as in nginx. Only series and logs have it. */
 export const clientGone = 499
 
-/** Measures connections, unadmitted bytes of bodies, and requests until they are answered or their clients leave. */
+/** Measures connections, and requests until they are answered or their clients leave. */
 export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
   const { counter, gauge, histogram } = yield* makeMeter
   let active = 0
@@ -21,7 +20,6 @@ export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: num
   gauge("byok.http.connections", {}, () => connections)
   gauge("byok.http.connections.limit", {}, () => maxConnections)
   gauge("http.server.active_requests", {}, () => active)
-  gauge("byok.memory.held", { use: "unread" }, unadmittedBytes)
   const recordOf = memoize((route: string) =>
     memoize((method: string) =>
       memoize((status: number) =>

@@ -1,9 +1,11 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { X509Certificate } from "node:crypto"
+import type { ListenOptions } from "node:net"
 import { Server as TlsServer } from "node:tls"
-import { Console, Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
-import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
+import { Console, Context, type Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
+import { HttpMiddleware, HttpRouter, HttpServer, HttpServerError } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
+import { NetAddress } from "effect/net"
 import { Api } from "../contract/TenantsApi.ts"
 import { CurrentPrincipal } from "../domain/Principal.ts"
 import { makeMeter } from "../runtime/Meter.ts"
@@ -12,7 +14,7 @@ import * as Docs from "./Docs.ts"
 import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
-import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
+import { type Certificate, type LimitedServer, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
 import * as Routing from "./Routing.ts"
@@ -53,9 +55,42 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
 /** Maximum connections that wait to be accepted; the kernel may allow fewer. Further clients retry after a second. */
 const backlog = 4096
 
-/** Listens until the scope closes. Uninterruptible: closing the scope before Node listens would not stop the server. */
-export const listen = (...[evaluate, options]: Parameters<typeof NodeHttpServer.make>) =>
-  Effect.uninterruptible(NodeHttpServer.make(evaluate, { backlog, ...options }))
+/** Listens until the scope closes, and begins to answer with `serve`, which ends within `gracefulShutdown`. */
+export const listen = Effect.fnUntraced(function* (
+  { answerWith, close, server }: LimitedServer,
+  options: ListenOptions,
+  gracefulShutdown: Duration.Input
+) {
+  const closed = yield* Effect.cached(Effect.callback<void>((resume) => close(() => resume(Effect.void))))
+  const listening = Effect.callback<void, HttpServerError.ServeError>((resume) => {
+    const onError = (cause: Error) => resume(Effect.fail(new HttpServerError.ServeError({ cause })))
+    server.once("error", onError).listen({ backlog, ...options }, () => {
+      server.off("error", onError)
+      resume(Effect.void)
+    })
+  })
+  // Uninterruptible: closing the scope before Node listens would not stop the server.
+  yield* Effect.acquireRelease(listening, () => closed)
+  const address = yield* addressOf(server.address())
+  return HttpServer.make({
+    address,
+    serve: Effect.fnUntraced(function* (app, middleware) {
+      const requests = yield* Scope.fork(yield* Effect.scope, "parallel")
+      const handler = yield* NodeHttpServer.makeHandler(app, { middleware: middleware as never, scope: requests })
+      yield* Effect.addFinalizer(() =>
+        Effect.timeoutOrElse(closed, { duration: gracefulShutdown, orElse: () => Effect.void })
+      )
+      answerWith(handler)
+    })
+  })
+})
+
+const addressOf = (address: ReturnType<LimitedServer["server"]["address"]>) =>
+  typeof address === "string"
+    ? Effect.succeed(NetAddress.unixPathAddress(address))
+    : Effect.fromResult(NetAddress.inetAddressFromIpString(address?.address ?? "", address?.port ?? 0)).pipe(
+        Effect.mapError((cause) => new HttpServerError.ServeError({ cause }))
+      )
 
 /** Picks the services that requests get from the server's context: few, because every request copies them. */
 const pickRequestServices = Context.pick(
@@ -95,7 +130,8 @@ export const layer = <R = never>(
     Effect.gen(function* () {
       const routing = Routing.makePublicRouting()
       const meter = yield* makeRequestMeter(settings.maxConnections)
-      const server = makeNodeServer(settings, certificate, { meter, routing })
+      const limited = makeNodeServer(settings, certificate, { meter, routing })
+      const { server } = limited
       const { host, port, reusePort } = settings
       let expirySeconds = 0
       const setExpiry = ({ cert }: Certificate) =>
@@ -109,10 +145,7 @@ export const layer = <R = never>(
         Layer.provide(Layer.merge(routes, furtherRoutes)),
         Layer.provide(Routing.layer(routing)),
         Layer.provideMerge(
-          Layer.effect(
-            HttpServer.HttpServer,
-            listen(() => server, { host, port, reusePort, gracefulShutdownTimeout: Duration.seconds(20) })
-          )
+          Layer.effect(HttpServer.HttpServer, listen(limited, { host, port, reusePort }, "20 seconds"))
         ),
         Layer.provide(NodeHttpServer.layerHttpServices),
         Layer.merge(

@@ -1,8 +1,9 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http"
+import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../contract/HttpErrors.ts"
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
-import { requestIdOf } from "./ArrivingRequest.ts"
+import { requestIdOf } from "./RequestHead.ts"
 
 /** How long a client may take to read the last response, in milliseconds. */
 const lingerTimeout = 1_000
@@ -49,4 +50,21 @@ export const linger = (socket: Duplex, text?: string) => {
 export const sendRefusal = (socket: Duplex, { body, headers, status }: ReturnType<typeof encodeRefusal>): void => {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
   linger(socket, `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
+}
+
+const refusedStatuses = new WeakMap<IncomingMessage, number>()
+
+/** Notes the status with which a request was refused while the rest of it arrived. */
+export const markRefused = (request: IncomingMessage, status: number) => void refusedStatuses.set(request, status)
+
+/** The noted status; undefined if the request was not refused. */
+export const refusedStatusOf = (request: object) => refusedStatuses.get(request as IncomingMessage)
+
+/** Ends a connection at once: resets TCP, which drops unsent bytes, or destroys a socket that Node cannot reset. */
+export const cutOff = (socket: Socket): void => {
+  try {
+    socket.resetAndDestroy()
+  } catch {
+    socket.destroy()
+  }
 }

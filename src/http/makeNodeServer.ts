@@ -1,15 +1,23 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
+import { createServer, type IncomingMessage, type RequestListener, type Server, ServerResponse } from "node:http"
 import { createServer as createTlsServer } from "node:https"
 import { Server as NetServer, type Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { Duration } from "effect"
 import { ExpectationFailed, MethodNotAllowed } from "../contract/HttpErrors.ts"
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
-import { ArrivingRequest } from "./ArrivingRequest.ts"
-import { ClientResponse, Connection, cutOff } from "./Connection.ts"
+import { cutParsing, maxChunks } from "./ParserCut.ts"
 import { clientGone, type RequestMeter } from "./RequestMeter.ts"
 import { routableUrl, type Routing } from "./Routing.ts"
-import { encodeRefusal, linger, type Refusal, refusalOfParseError, sendRefusal } from "./TransportRefusal.ts"
+import {
+  cutOff,
+  encodeRefusal,
+  linger,
+  markRefused,
+  type Refusal,
+  refusalOfParseError,
+  refusedStatusOf,
+  sendRefusal
+} from "./TransportRefusal.ts"
 
 /** The limits for clients of a server. */
 export interface ServerLimits {
@@ -27,55 +35,31 @@ export interface Certificate {
   readonly key: string
 }
 
+/** A server of Node that limits its clients. */
+export interface LimitedServer {
+  readonly server: Server
+  /** Answers requests from now on, also those that have arrived already. */
+  readonly answerWith: (listener: RequestListener) => void
+  /**
+   * Stops listening at once, answers requests that still arrive with `Connection: close`, and after a second ends the
+   * connections that are idle. Calls `closed` when none is left. Node's own `close` ends idle connections first, and
+   * keeps one that has not sent a request.
+   */
+  readonly close: (closed?: () => void) => void
+}
+
+/** How many requests of a connection may wait for earlier answers. */
+const maxWaiting = 8
+
 /** How long a client that has half-closed its connection may still get answers, in milliseconds. */
 const halfClosedTimeout = 2_000
 
 /** How long an idle connection may still send a request once the server is closing, in milliseconds. */
 const gracePeriod = 1_000
 
-/** The events that Node emits for a request. */
-const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
-
-/** `HTTPParser.kOnBody`, `kOnMessageComplete` and `kOnExecute` of Node. */
-const [onBody, onMessageComplete, onExecute] = [3, 4, 5] as const
-
-/**
- * Maximum chunks in the bodies of a connection's unanswered requests. A chunk of one byte takes as long to parse as a long
- * one, and a read brings up to 10,000 of them, before the requests of other connections.
- */
-const maxChunks = 2_048
-
-/** Node's parser of a connection. It parses all requests of a read before anything else runs. */
-interface Parser {
-  onIncoming: (request: ArrivingRequest & { upgrade: boolean }, keepAlive: boolean) => number
-  /** Called with each chunk of a body, unless undefined. */
-  [onBody]: ((chunk: Buffer) => void) | undefined
-  /** Called at the end of a request, unless undefined. */
-  [onMessageComplete]: (() => void) | undefined
-  /** Called with the number of parsed bytes of the read, or with the error that ended parsing. */
-  [onExecute]: (result: number | Error) => void
-  readonly execute: (bytes: Buffer) => number | Error
-  readonly getCurrentBuffer: () => Buffer
-}
-
-/** A result of `onIncoming` that ends the parsing of a read. */
-const stopParsing = 2
-
-/** Estimates the memory of a request's head, in bytes; each string takes 32 bytes besides its characters. */
-const headBytesOf = ({ rawHeaders, url = "" }: IncomingMessage) =>
-  rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
-
-/** A client's connection. Nothing is read from it while a request waits, and no request is taken after a refusal. */
-class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
-  /** The response to the newest request. Cleared once it is closed, unless part of the request has yet to arrive. */
-  latest: ClientResponse<ArrivingRequest> | undefined
-  isRefused = false
-}
-
-/** Closes the connection after this response: the client could not learn the outcome of any later request. */
-const makeLast = (response: ServerResponse) => {
-  response.shouldKeepAlive = false
-}
+/** A response that ignores `strictContentLength`, which Effect sets: with it, Node writes a needless empty chunk. */
+class ClientResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {}
+Object.defineProperty(ClientResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
 
 /** Options of every server; times in milliseconds. */
 const nodeOptions = {
@@ -87,20 +71,26 @@ const nodeOptions = {
   joinDuplicateHeaders: true,
   // Node would answer a missing Host header without a body; `Envelope` answers it instead.
   requireHostHeader: false,
-  IncomingMessage: ArrivingRequest,
+  // Answers a request to upgrade like any other. Node before 22.21 and 24.9 does so as nobody listens for upgrades.
+  shouldUpgradeCallback: () => false,
   ServerResponse: ClientResponse
 }
 
-/**
- * Makes a Node server that limits its clients and answers what it refuses with errors in envelopes. `close` stops
- * listening at once, answers requests that still arrive with `Connection: close`, and after a second ends the
- * connections that are idle. Node's `close` would keep a connection open that has not sent a request.
- */
+/** A client's connection. Invariant: it begins to answer a request once all earlier ones are answered. */
+interface Connection {
+  /** The responses to its unanswered requests, in order. The first one is being answered, the others wait. */
+  readonly pending: Set<ServerResponse>
+  /** The response to the newest request. */
+  latest: ServerResponse | undefined
+  isRefused: boolean
+}
+
+/** Makes a Node server that limits its clients and answers what it refuses with errors in envelopes. */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
   { meter, routing }: { readonly meter?: RequestMeter; readonly routing?: Routing["Service"] } = {}
-): Server => {
+): LimitedServer => {
   const options = { ...nodeOptions, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
     certificate === undefined
@@ -113,74 +103,37 @@ export const makeNodeServer = (
           handshakeTimeout: nodeOptions.headersTimeout
         })
   Object.assign(server, { httpAllowHalfOpen: true, maxConnections, timeout: Duration.toMillis(sendTimeout) })
-  const connections = new Map<Duplex, ClientConnection>()
+  const connections = new Map<Duplex, Connection>()
   let closing = false
-  let hasHandler = false
-  /** Requests that arrived before the server had a handler: Effect adds it after it listens. */
-  const early: Array<() => void> = []
+  let answer: RequestListener | undefined
 
-  /** Discards the rest of the request. Then begins the connection's next request, or closes after the last. */
-  const endResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
-    const { req: request } = response
-    const { hasArrived, socket } = request
-    const isLast = !response.shouldKeepAlive || closing
-    // If the rest is too long to discard, the connection ends.
-    request.discard(() => linger(socket))
-    if (hasArrived && connection.latest === response) connection.latest = undefined
-    if (connection.current === response) connection.end()
-    if (!socket.writable) return
-    if (isLast && hasArrived) return socket.destroySoon()
-    if (isLast) return linger(socket)
-    connection.beginNext()
-    if (connection.waiting.length === 0) socket.resume()
+  /** Begins to answer the first request of a connection. */
+  const begin = ({ pending: [first] }: Connection) => {
+    if (first !== undefined && first.req.socket.writable) answer?.(first.req, first)
   }
 
-  /** Measures a request until its response closes, and begins it, or makes it wait for those before it. */
-  const trackResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
-    const { req: request } = response
-    const { method = "", url = "" } = request
-    const startedAt = performance.now()
+  const end = (response: ServerResponse, connection: Connection, beganAt: number) => {
+    if (!connection.pending.delete(response)) return
+    // Discards the rest of the body: a connection that is closed with unread bytes is reset, which loses the answer.
+    if (!response.req.complete) response.req.removeAllListeners("data").resume()
+    const { method = "", url = "" } = response.req
+    const status = response.headersSent ? response.statusCode : (refusedStatusOf(response.req) ?? clientGone)
+    meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - beganAt) / 1000)
+    begin(connection)
+  }
+
+  /** Answers a request, after those before it on its connection. */
+  const take: RequestListener = (request, response) => {
+    const connection = connections.get(request.socket)
+    if (connection === undefined) return
+    const beganAt = performance.now()
     meter?.began()
-    if (closing) makeLast(response)
+    // Closes the connection after this response: the client could not learn the outcome of any later request.
+    if (closing) response.shouldKeepAlive = false
     connection.latest = response
-    response.on("timeout", (socket: Socket) => {
-      // Before the answer is complete, the service may be what is slow, not the client.
-      if (response.writableEnded) cutOff(socket)
-    })
-    response.once("close", () => {
-      const status = response.headersSent ? response.statusCode : (request.refusedWith ?? clientGone)
-      meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - startedAt) / 1000)
-      endResponse(response, connection)
-    })
-    if (connection.add(response, () => headBytesOf(request))) request.socket.pause()
-  }
-  // Intercepts the events of requests, to answer the requests of a connection in order.
-  const emit = server.emit.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => boolean
-  server.emit = (event: string, ...args: ReadonlyArray<unknown>) => {
-    const [request, response] = args as [ArrivingRequest, ClientResponse<ArrivingRequest>]
-    const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
-    if (connection === undefined) return emit(event, ...args)
-    // If the function were assigned as a literal, V8 would allocate it, and what it captures, in the old generation.
-    const answer = () => {
-      if (hasHandler) emit(event, request, response)
-      else early.push(answer)
-    }
-    // Waits for the part of the body that the current read brings: most bodies arrive together with their head.
-    const begin = () => process.nextTick(answer)
-    response.begin = begin
-    trackResponse(response, connection)
-    return true
-  }
-  const on = server.on.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => Server
-  server.on = (event: string, ...args: ReadonlyArray<unknown>) => {
-    // Adds no listener for upgrades: without one, Node answers requests to upgrade like any others.
-    if (event === "upgrade") return server
-    on(event, ...args)
-    if (event === "request") {
-      hasHandler = true
-      for (const begin of early.splice(0)) begin()
-    }
-    return server
+    connection.pending.add(response)
+    response.once("close", () => end(response, connection, beganAt))
+    if (connection.pending.size === 1) begin(connection)
   }
 
   /** Sends a connection's first refusal after the answers to all complete requests, then closes the connection. */
@@ -190,73 +143,38 @@ export const makeNodeServer = (
     connection.isRefused = true
     const { latest, pending } = connection
     const unfinished = latest?.req.complete === false ? latest : undefined
-    const answer = () => {
+    const answerRefused = () => {
       if (!socket.writable) return
       // The request was answered before all of it arrived, and cannot be answered again.
       if (unfinished?.headersSent === true) return linger(socket)
       const refused = encodeRefusal(refusal, request ?? unfinished?.req)
       if (unfinished === undefined) {
         meter?.began()
-        meter?.ended(request?.method ?? "", undefined, refused.status, 0)
-      } else unfinished.req.refusedWith = refused.status
+        const { method = "", url = "" } = request ?? {}
+        meter?.ended(method, routing?.routeOf(method, routableUrl(url)), refused.status, 0)
+      } else markRefused(unfinished.req, refused.status)
       sendRefusal(socket, refused)
     }
-    const lastComplete = pending.findLast(({ req }) => req.complete)
-    if (lastComplete === undefined) answer()
-    else lastComplete.once("close", answer)
+    const lastComplete = Array.from(pending).findLast(({ req }) => req.complete)
+    if (lastComplete === undefined) answerRefused()
+    else lastComplete.once("close", answerRefused)
   }
 
-  /** Registers a new connection, refuses requests beyond its limits, and pauses it while requests wait. */
   const handleConnection = (socket: Socket) => {
-    const connection = new ClientConnection()
+    const connection: Connection = { pending: new Set(), latest: undefined, isRefused: false }
     connections.set(socket, connection)
-    const { parser } = socket as Socket & { readonly parser: Parser }
-    const { onIncoming, [onExecute]: onParsed } = parser
-    let upgradeRequest: ArrivingRequest | undefined
-    let chunks = 0
-    const countChunk = () => {
-      chunks += 1
-      if (chunks !== maxChunks + 1) return
-      const { [onBody]: takeChunk, [onMessageComplete]: complete } = parser
-      Object.assign(parser, { [onBody]: undefined, [onMessageComplete]: undefined })
-      // Otherwise, the cut body would be complete at its end. Node uses the parser again for other connections.
-      socket.once("close", () => Object.assign(parser, { [onBody]: takeChunk, [onMessageComplete]: complete }))
-      refuse(socket, InvalidParams.of({ path: [], message: "must be sent in at most 2,048 chunks" }))
+    const admits = (request: IncomingMessage) => {
+      if (connection.pending.size > maxWaiting) refuse(socket, new ServiceUnavailable(), request)
+      return !connection.isRefused
     }
-    parser.onIncoming = (request, keepAlive) => {
-      if (connection.current === undefined) chunks = 0
-      if (request.headers["transfer-encoding"] !== undefined) request.onChunk = countChunk
-      if (!connection.isRefused && connection.isFullFor(() => headBytesOf(request))) {
-        refuse(socket, new ServiceUnavailable(), request)
-        socket.pause()
-      }
-      if (connection.isRefused) {
-        // Otherwise, Node would detach the socket from HTTP for an upgrade or CONNECT, and not handle its errors.
-        request.upgrade = false
-        return stopParsing
-      }
-      if (request.upgrade && request.method !== "CONNECT") upgradeRequest = request
-      return onIncoming(request, keepAlive)
-    }
-    // The parser stops after a request to upgrade, and Node would drop the rest of the read: parses that as well.
-    parser[onExecute] = (firstResult) => {
-      let rest = upgradeRequest && parser.getCurrentBuffer()
-      let result = firstResult
-      while (rest !== undefined && upgradeRequest?.complete === true && typeof result === "number") {
-        upgradeRequest = undefined
-        rest = rest.subarray(result)
-        if (rest.length > 0) result = parser.execute(rest)
-      }
-      onParsed(result)
-    }
+    const refuseChunks = () =>
+      refuse(socket, InvalidParams.of({ path: [], message: `must be sent in at most ${maxChunks} chunks` }))
+    cutParsing(socket, admits, refuseChunks)
     socket
       .once("close", () => {
         connections.delete(socket)
-        for (const response of connection.close()) response.emit("close")
-      })
-      // Node resumes the socket after every answer.
-      .on("resume", () => {
-        if (connection.waiting.length > 0) socket.pause()
+        // Node before 24 does not close responses that wait.
+        for (const response of connection.pending) response.emit("close")
       })
       // A client that half-closes still gets its answers, within a time limit.
       .once("end", () => {
@@ -273,27 +191,39 @@ export const makeNodeServer = (
   }
   server
     .on(certificate === undefined ? "connection" : "secureConnection", handleConnection)
-    .on("checkExpectation", (request, response) => {
-      const { body, headers, status } = encodeRefusal(new ExpectationFailed(), request)
-      response.writeHead(status, headers).end(body)
-    })
+    .on("request", take)
+    .on("checkContinue", take)
+    .on("checkExpectation", (request: IncomingMessage) => refuse(request.socket, new ExpectationFailed(), request))
     .on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(socket, refusalOfParseError(error.code)))
     .on("connect", (request, socket) => {
       // Node no longer handles errors of this socket.
       socket.on("error", () => {}).resume()
       refuse(socket, new MethodNotAllowed(), request)
     })
-  server.close = (callback) => {
-    closing = true
-    for (const connection of connections.values()) connection.pending.forEach(makeLast)
-    NetServer.prototype.close.call(server, callback)
-    const endIdle = () => {
-      for (const [socket, connection] of connections) if (connection.pending.length === 0) socket.destroy()
+    .on("timeout", (socket) => {
+      const [current] = connections.get(socket)?.pending ?? []
+      // Before the answer is complete, the service may be what is slow, not the client.
+      if (current === undefined || current.writableEnded) cutOff(socket)
+    })
+
+  return {
+    server,
+    answerWith: (listener) => {
+      answer = listener
+      for (const connection of connections.values()) begin(connection)
+    },
+    close: (closed) => {
+      closing = true
+      for (const { pending } of connections.values()) {
+        for (const response of pending) response.shouldKeepAlive = false
+      }
+      NetServer.prototype.close.call(server, closed)
+      const endIdle = () => {
+        for (const [socket, { pending }] of connections) if (pending.size === 0) socket.destroy()
+      }
+      // `setImmediate` lets Node first read requests that have arrived: after a blocked turn, it runs timers before that.
+      const timer = setTimeout(() => setImmediate(endIdle), gracePeriod)
+      server.once("close", () => clearTimeout(timer))
     }
-    // `setImmediate` lets Node first read requests that have arrived: after a blocked turn, it runs timers before that.
-    const timer = setTimeout(() => setImmediate(endIdle), gracePeriod)
-    server.once("close", () => clearTimeout(timer))
-    return server
   }
-  return server
 }

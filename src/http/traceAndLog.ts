@@ -1,7 +1,7 @@
 import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
 import type { AccountId, ApiKeyHash, LinkId } from "../domain/Identifiers.ts"
-import type { ArrivingRequest } from "./ArrivingRequest.ts"
+import { refusedStatusOf } from "./TransportRefusal.ts"
 import { clientGone, methodOf } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
@@ -97,7 +97,7 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
           if (span === undefined && logContext === undefined) return answer
           const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
             const answeredStatus = Exit.isSuccess(exit) ? exit.value.status : clientGone
-            const status = (request.source as ArrivingRequest).refusedWith ?? answeredStatus
+            const status = refusedStatusOf(request.source) ?? answeredStatus
             if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
             if (logContext === undefined) return Effect.void
             const duration_ms = Math.round((performance.now() - startedAt) * 1000) / 1000

@@ -4,7 +4,7 @@ import { MethodNotAllowed } from "../contract/HttpErrors.ts"
 import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { errorResponse } from "../http/Envelope.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
-import { requestIdOf } from "../http/ArrivingRequest.ts"
+import { requestIdOf } from "../http/RequestHead.ts"
 import { listen, type ServerSettings } from "../http/Server.ts"
 import { KeyringReload } from "../port/KekRegistry.ts"
 import { isLoopback } from "../port/Links.ts"
@@ -18,11 +18,11 @@ export const layer = (settings: ServerSettings) =>
     Effect.gen(function* () {
       const routes = yield* makeRoutes
       const { host, port } = settings
-      const { address, serve } = yield* listen(() => makeNodeServer({ ...settings, maxConnections: 100 }), {
-        host,
-        port,
-        gracefulShutdownTimeout: "1 second"
-      })
+      const { address, serve } = yield* listen(
+        makeNodeServer({ ...settings, maxConnections: 100 }),
+        { host, port },
+        "1 second"
+      )
       yield* serve(answerFrom(routes, host))
       if (address._tag !== "UnixPathAddress") {
         yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)

@@ -34,7 +34,7 @@ export class CredentialPools extends Context.Service<
     >
     /**
      * Reads a pool and its parkings in one snapshot, without `rows` if it still has `knownVersion`. Returns none for an
-     * unknown or deleted workspace. First calls `admit` with the size of the pool, to reserve memory.
+     * unknown or deleted workspace. First calls `admit` with the size of the pool, to take memory.
      */
     readonly load: (
       owner: PoolOwner,

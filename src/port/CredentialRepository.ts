@@ -78,10 +78,10 @@ export interface CredentialPage {
   readonly memory?: PageMemory
 }
 
-/** Memory for an answer: the bytes `reserved` for its lists, and how to wait until more are reserved. */
+/** Memory for an answer: the bytes `taken` for its lists, and how to take more. */
 export interface PageMemory {
-  readonly reserved: number
-  readonly admit: (bytes: number) => Answer<void>
+  readonly taken: number
+  readonly take: (bytes: number) => Answer<void>
 }
 
 /** Filters the credentials of an account; up to `limit`, in order of workspace, `created_at` and `id`. */

@@ -4,111 +4,10 @@ import { CurrentDeadline } from "./Deadline.ts"
 import { onEnd } from "./onEnd.ts"
 
 /**
- * Makes a queue that shares a total weight, such as bytes of memory or requests in progress, among tenants, who claim
- * weight by `Place`s. Invariant: admitted weights never exceed the total and are released once; tenants are served in
- * rotation; no tenant is capped while nobody waits. A place that does not fit yet is overtaken only by places whose
- * tenants would then have no more than its tenant would.
- *
- * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
- */
-export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }: FairQueueLimits) => {
-  let used = 0
-  /** The waiting places of each tenant. The tenants are in the order of their turns. */
-  const queues = new Map<string, Set<Place>>()
-  let isServing = false
-
-  const fits = ({ limit, weight }: Pick<Place, "limit" | "weight">) => used + weight <= limit
-  const isExhausted = () => used >= total && makeRoom === undefined
-
-  /** The first place that fits. Once one does not fit, skips tenants that would have more than its tenant. */
-  const nextPlace = (): Place | undefined => {
-    let leastShare = Number.POSITIVE_INFINITY
-    for (const [place] of queues.values()) {
-      if (place === undefined) continue
-      const share = admittedOf(place.tenant) + place.weight
-      if (share > leastShare) continue
-      if (!fits(place)) makeRoom?.(place)
-      if (fits(place)) return place
-      if (isExhausted()) return undefined
-      leastShare = share
-    }
-    return undefined
-  }
-  const serve = () => {
-    // `start` may release weight and so call this again: the running loop serves the next place.
-    if (isServing || queues.size === 0) return
-    isServing = true
-    try {
-      for (let place = nextPlace(); place !== undefined; place = nextPlace()) {
-        const { tenant, weight } = place
-        const queue = queues.get(tenant)
-        queues.delete(tenant)
-        if (queue?.delete(place) === true && queue.size > 0) queues.set(tenant, queue)
-        used += weight
-        place.isAdmitted = true
-        place.start()
-      }
-    } finally {
-      isServing = false
-    }
-  }
-
-  /** Admits a weight at once, if it fits and nobody waits. */
-  const tryTake = (weight: number, limit = total): boolean => {
-    if (queues.size > 0 || used + weight > limit) return false
-    used += weight
-    return true
-  }
-  /** Adds a place to the queue of its tenant, and serves it if it fits. Returns false if that queue is full. */
-  const enqueue = (place: Place): boolean => {
-    const queue = queues.get(place.tenant) ?? new Set()
-    if (queue.size >= waiting) return false
-    queues.set(place.tenant, queue.add(place))
-    serve()
-    return true
-  }
-  const release = (weight: number) => {
-    used -= weight
-    serve()
-  }
-  /** Removes a waiting place, or releases an admitted one. Also releases `extraWeight` that was admitted before it. */
-  const leave = (place: Place, extraWeight = 0) => {
-    const queue = queues.get(place.tenant)
-    if (place.isAdmitted) used -= place.weight
-    else if (queue?.delete(place) === true && queue.size === 0) queues.delete(place.tenant)
-    place.isAdmitted = false
-    release(extraWeight)
-  }
-
-  return { tryTake, enqueue, release, leave, fits, used: () => used }
-}
-
-/** A tenant's claim to some of the weight: waiting in the tenant's queue, admitted, or withdrawn. */
-export interface Place {
-  readonly tenant: string
-  readonly weight: number
-  /** Maximum sum of admitted weights including this one: the total, or less. */
-  readonly limit: number
-  /** Called on admission after a wait. */
-  start: () => void
-  isAdmitted: boolean
-}
-
-interface FairQueueLimits {
-  readonly total: number
-  /** Maximum waiting places of a tenant. */
-  readonly waiting: number
-  /** Weight that a tenant has now, for fairness; by default the same for all. */
-  readonly admittedOf?: (tenant: string) => number
-  /** Evicts others' weight so that a place fits, if that is fair. */
-  readonly makeRoom?: (place: Place) => void
-}
-
-/**
  * Calls `enter`, and waits until `start` is called. Fails if `enter` returns false, or at the request's deadline: then
  * the caller must give up its place.
  */
-export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effect<undefined, ServiceUnavailable> =>
+const untilStarted = (enter: (start: () => void) => boolean): Effect.Effect<undefined, ServiceUnavailable> =>
   Effect.withFiber((fiber) =>
     Effect.callback((resume) => {
       const deadline = fiber.getRef(CurrentDeadline)
@@ -154,18 +53,75 @@ export type RequestQueue = <A, E, R>(
   request: Effect.Effect<A, E, R>
 ) => Effect.Effect<A, E | ServiceUnavailable, R>
 
-/** Makes a fair queue that bounds the number of requests in progress. */
+/** A tenant's request: waiting, in progress, or over. */
+interface Place {
+  readonly tenant: string
+  /** Called at the request's turn after a wait. */
+  start: () => void
+  isAdmitted: boolean
+}
+
+/**
+ * Makes a fair queue. Invariant: at most `inProgress` requests are in progress; tenants are served in rotation, the
+ * requests of each in the order of their arrival; no tenant is capped while nobody waits.
+ *
+ * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
+ */
 export const makeRequestQueue = ({
-  inProgress,
+  inProgress: total,
   waiting
 }: Pick<QueueLimits["Service"], "inProgress" | "waiting">): RequestQueue => {
-  const { enqueue, leave, tryTake } = makeFairQueue({ total: inProgress, waiting })
+  let inProgress = 0
+  /** The waiting places of each tenant. The tenants are in the order of their turns. */
+  const queues = new Map<string, Set<Place>>()
+  let isServing = false
+
+  const serve = () => {
+    // A started request may end at once and so call this again: the running loop serves the next place.
+    if (isServing) return
+    isServing = true
+    try {
+      for (const [tenant, queue] of queues) {
+        if (inProgress >= total) return
+        const [place] = queue
+        queues.delete(tenant)
+        if (place === undefined) continue
+        queue.delete(place)
+        if (queue.size > 0) queues.set(tenant, queue)
+        inProgress += 1
+        place.isAdmitted = true
+        place.start()
+      }
+    } finally {
+      isServing = false
+    }
+  }
+  /** Adds a place to the queue of its tenant, and serves it if it fits. Returns false if that queue is full. */
+  const enqueue = (place: Place): boolean => {
+    const queue = queues.get(place.tenant) ?? new Set()
+    if (queue.size >= waiting) return false
+    queues.set(place.tenant, queue.add(place))
+    serve()
+    return true
+  }
+  /** Removes a waiting place, or ends an admitted one. */
+  const leave = (place: Place) => {
+    const queue = queues.get(place.tenant)
+    if (queue?.delete(place) === true && queue.size === 0) queues.delete(place.tenant)
+    if (place.isAdmitted) inProgress -= 1
+    place.isAdmitted = false
+    if (queues.size > 0) serve()
+  }
+
   return (tenant, request) =>
     Effect.suspend(() => {
-      const place: Place = { tenant, weight: 1, limit: inProgress, start: () => {}, isAdmitted: false }
+      const place: Place = { tenant, start: () => {}, isAdmitted: false }
       const turn = Effect.suspend(() => {
-        place.isAdmitted = tryTake(1)
-        if (place.isAdmitted) return request
+        if (queues.size === 0 && inProgress < total) {
+          inProgress += 1
+          place.isAdmitted = true
+          return request
+        }
         const started = untilStarted((start) => {
           place.start = start
           return enqueue(place)

@@ -64,8 +64,10 @@ export const families = {
     ["lane"]
   ),
   "byok.db.refusals": counter("{request}", "Requests refused because the queue was full.", ["lane"]),
-  "byok.memory.held": gauge("By", "Memory held for requests, routes and pools; spare memory is evictable.", ["use"]),
-  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which held memory never exceeds, apart from unread bodies."),
+  "byok.memory.held": gauge("By", "Memory held for requests, and the cache of pools and tokens, which is evictable.", [
+    "use"
+  ]),
+  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which held memory never exceeds."),
   "byok.crypto.operation.duration": histogram(
     "Keys sealed, opened or verified, and rewrapped.",
     ["operation", "error.type"],

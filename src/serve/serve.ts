@@ -3,6 +3,7 @@ import { Duration, Effect, Layer, Option, Queue } from "effect"
 import type { HttpServerError } from "effect/http"
 import * as Byok from "../wiring/Byok.ts"
 import * as GatewayServer from "../gateway/GatewayServer.ts"
+import { canCut } from "../http/ParserCut.ts"
 import * as Server from "../http/Server.ts"
 import * as LinksServer from "../links/LinksServer.ts"
 import * as ManagementServer from "../management/ManagementServer.ts"
@@ -161,6 +162,9 @@ const gatewaySocket = (settings: Settings) =>
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {
+      if (!canCut()) {
+        yield* refuse(`Node.js ${process.version} parses HTTP unlike the versions that byok supports: use 22 or 24.`)
+      }
       const loadCertificate = Option.map(settings.tls, readCertificate)
       const reloads = yield* reloadOnSighup(loadCertificate)
       const certificate = Option.isSome(loadCertificate) ? yield* loadCertificate.value : undefined

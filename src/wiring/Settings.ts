@@ -157,7 +157,7 @@ const allSettings = Effect.all({
   /** The server's certificate and its key; none for plain HTTP. */
   tls,
   /** How many connections may be open at a time; the server drops further ones. */
-  maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 10_000),
+  maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 1_024),
   /** How long an idle connection stays open. */
   keepAliveTimeout: durationSetting("KEEP_ALIVE_TIMEOUT", "5 seconds"),
   /** How long a client may read nothing of its answer. */
@@ -165,7 +165,7 @@ const allSettings = Effect.all({
   /** How long to go on serving after a signal to stop, while not ready. */
   drainDelay: durationSetting("DRAIN_DELAY", "0 seconds", "0 millis"),
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
-  /** How many bytes of memory requests and pools may use together. */
+  /** How many bytes of memory requests, and cached pools and tokens, may use together. */
   memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (size) =>
     Option.match(size, { onNone: defaultBudget, onSome: ByteSize.toNumberUnsafe })
   ),

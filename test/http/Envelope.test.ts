@@ -1,7 +1,7 @@
 import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
-import { requestIdOf } from "../../src/http/ArrivingRequest.ts"
+import { requestIdOf } from "../../src/http/RequestHead.ts"
 import { makeRouting, Routing } from "../../src/http/Routing.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"

@@ -4,8 +4,8 @@ import { AccountId, type ApiKeyHash } from "../../src/domain/Identifiers.ts"
 import { makeKnownAccounts } from "../../src/http/AuthenticationLive.ts"
 import { formatApiKey } from "../../src/runtime/ApiKey.ts"
 import { lockTable, waitingForLock } from "../support/database/transactions.ts"
-import { createdId, minimal } from "../support/http/Bodies.ts"
-import { get } from "../support/http/HttpProbe.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { get, json } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -59,6 +59,33 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     const spoilt = token.slice(0, -1) + (token.endsWith("0") ? "1" : "0")
     assertRefused(yield* get(url, spoilt, id), "InvalidKey")
     yield* unlock
+  })
+})
+
+/** Long, so that the lists wait for as long as the test needs. */
+const patient = TestService.withDatabase({ statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) })
+
+layerLive(patient)("the connections behind the queue (F9)", (it) => {
+  it.effect("plan for an account while 40 slow filtered lists of another one wait", function* () {
+    const { sql } = yield* TestService
+    const [noisy, quiet] = [yield* TestService.newTenant, yield* TestService.newTenant]
+    created(yield* quiet.create(minimal))
+    const request = { model: "a/model", targets: [{ provider: minimal.provider }] }
+    const plan = quiet.send({
+      method: "POST",
+      path: "/api/v1/byok/plan",
+      headers: [json],
+      body: JSON.stringify(request)
+    })
+    // Only lists by this state read the locked table.
+    const unlock = yield* lockTable(sql, "credential_use")
+    const lists = yield* Effect.forEach(Array.from({ length: 40 }), () =>
+      Effect.forkChild(noisy.send({ path: "/api/v1/byok?state=failing" }))
+    )
+    yield* eventually("the lists wait for the lock", waitingForLock(sql), (n) => n > 0)
+    assert.strictEqual((yield* plan).status, 200)
+    yield* unlock
+    yield* Fiber.interruptAll(lists)
   })
 })
 

@@ -136,7 +136,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   it.effect.each(unacceptable)(
     "answers %s with an error, and closes the connection even if the client keeps its side open (T9)",
     function* ([, , bytes]) {
-      const server = makeNodeServer(serverSettings)
+      const { server } = makeNodeServer(serverSettings)
       const port = yield* listening(server)
       const refused = yield* Effect.callback<string>((resume) => {
         const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })

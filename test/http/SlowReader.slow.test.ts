@@ -11,7 +11,8 @@ import { assert, describe, it } from "../support/it.ts"
 
 /** The server with some settings, over a listener of the test, until the scope closes. */
 const serve = Effect.fnUntraced(function* (settings: Partial<ServerSettings>, listener: RequestListener) {
-  const server = makeNodeServer({ ...serverSettings, ...settings }).on("request", listener)
+  const { answerWith, server } = makeNodeServer({ ...serverSettings, ...settings })
+  answerWith(listener)
   return { server, port: yield* listening(server) }
 })
 

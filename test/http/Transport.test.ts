@@ -3,8 +3,6 @@ import { readFileSync } from "node:fs"
 import { connect, type Socket } from "node:net"
 import { join } from "node:path"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
-import type { Server, ServerResponse } from "node:http"
 import { Duration, Effect } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { makeNodeServer, type ServerLimits } from "../../src/http/makeNodeServer.ts"
@@ -27,7 +25,6 @@ const large = "x".repeat(16 * 1024 * 1024)
 /** The events that the server of a test has recorded. */
 interface Seen {
   readonly begun: Array<string>
-  readonly lost: Array<string>
   left: number
   isHeld: boolean
 }
@@ -35,11 +32,7 @@ interface Seen {
 /** Answers in the way that the path names. */
 const answering = (seen: Seen, budget: typeof MemoryBudget.Service) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-    const response = toServerResponse(request) as ServerResponse
     seen.begun.push(request.url)
-    response.once("close", () => {
-      if (!response.writableFinished) seen.lost.push(request.url)
-    })
     const text = HttpServerResponse.text(request.url)
     switch (request.url.split("?")[0]) {
       case "/refused":
@@ -67,13 +60,13 @@ const answering = (seen: Seen, budget: typeof MemoryBudget.Service) =>
 /** A server on a transport, until the scope closes: its URL or path, and what it has seen. */
 const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", limits: Partial<ServerLimits> = {}) {
   const { certificate: cert, key } = selfSignedCertificate("127.0.0.1")
-  const node: Server = makeNodeServer({ ...serverSettings, ...limits }, transport === "TLS" ? { cert, key } : undefined)
+  const limited = makeNodeServer({ ...serverSettings, ...limits }, transport === "TLS" ? { cert, key } : undefined)
   const at =
     transport === "Unix"
       ? { path: join(yield* temporaryDirectory, randomUUID().slice(0, 8)) }
       : { host: "127.0.0.1", port: 0 }
-  const server = yield* listen(() => node, { ...at, gracefulShutdownTimeout: "1 second" })
-  const seen: Seen = { begun: [], lost: [], left: 0, isHeld: true }
+  const server = yield* listen(limited, at, "1 second")
+  const seen: Seen = { begun: [], left: 0, isHeld: true }
   const budget = makeMemoryBudget(1024 * 1024)
   yield* server.serve(Effect.interruptible(answering(seen, budget)))
   const { address } = server
@@ -81,7 +74,8 @@ const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", li
     address._tag === "UnixPathAddress"
       ? address.path
       : HttpServer.formatAddress(address).replace("http:", transport === "TLS" ? "https:" : "http:")
-  return { budget, node, seen, url, connections: connectionsOf(node) }
+  const { close, server: node } = limited
+  return { budget, close, node, seen, url, connections: connectionsOf(node) }
 }, Effect.provide(NodeHttpServer.layerHttpServices))
 
 const untilConnected = (connections: Effect.Effect<number>, count: number) =>
@@ -127,11 +121,11 @@ it.live("the kernel queues 1,000 connections that arrive at once until they are 
 })
 
 it.live("a request that arrives before the server has its handler is answered", function* () {
-  const node = makeNodeServer(serverSettings)
+  const limited = makeNodeServer(serverSettings)
   const sockets: Array<Socket> = []
-  node.on("connection", (socket: Socket) => void sockets.push(socket))
+  limited.server.on("connection", (socket: Socket) => void sockets.push(socket))
   const { address, serve } = yield* Effect.provide(
-    listen(() => node, { host: "127.0.0.1", port: 0 }),
+    listen(limited, { host: "127.0.0.1", port: 0 }, "1 second"),
     NodeHttpServer.layerHttpServices
   )
   const early = yield* open(HttpServer.formatAddress(address))
@@ -142,10 +136,10 @@ it.live("a request that arrives before the server has its handler is answered", 
 })
 
 it.live("a closing server answers a request that arrived while the process was blocked", function* () {
-  const { connections, node, url } = yield* serve("TCP")
+  const { close, connections, url } = yield* serve("TCP")
   const client = yield* open(url)
   yield* untilConnected(connections, 1)
-  node.close()
+  close()
   yield* client.write(render({ path: "/read" }))
   for (const unblocked = performance.now() + 1_100; performance.now() < unblocked;);
   assert.strictEqual((yield* client.answer).status, 200)
@@ -178,26 +172,17 @@ describe.concurrent.each([
     assert.strictEqual(pieces, 1)
   })
 
-  it.live.each([
-    ["by number", Array.from({ length: 2_000 }, () => ""), 9],
-    ["by bytes", Array.from({ length: 8 }, () => "a".repeat(7_500)), 5]
-  ] as const)("pipelined requests are limited %s; a client beyond the limit gets 503", function* ([, padding, most]) {
+  it.live("at most 8 pipelined requests wait; a client that sends more gets 503 after their answers", function* () {
     const { seen, url } = yield* serve(transport)
     const client = yield* deafClient(url)
-    client.write(Buffer.concat(padding.map((X, n) => render({ path: `/slow?${n}`, headers: [["X", X]] }))))
+    client.write(Buffer.concat(Array.from({ length: 2_000 }, (_, n) => render({ path: `/slow?${n}` }))))
     const { error, text } = yield* received(client)
     assert.isUndefined(error)
-    assert.isAtMost(seen.begun.length, most)
-    assert.isAtLeast(seen.begun.length, 2)
     assert.deepStrictEqual(
       seen.begun,
-      Array.from(seen.begun, (_, n) => `/slow?${n}`)
+      Array.from({ length: 9 }, (_, n) => `/slow?${n}`)
     )
-    assert.deepStrictEqual(
-      answersIn(text).slice(0, -1),
-      seen.begun.map(() => "HTTP/1.1 200")
-    )
-    assert.strictEqual(answersIn(text).at(-1), "HTTP/1.1 503")
+    assert.deepStrictEqual(answersIn(text), [...seen.begun.map(() => "HTTP/1.1 200"), "HTTP/1.1 503"])
   })
 
   it.live("pipelined requests within the limits are answered in order (control)", function* () {
@@ -211,8 +196,8 @@ describe.concurrent.each([
 
   it.live.each([
     ["200 kB", 200_000, [close]],
-    ["3 MB", 3_000_000, [close]],
-    ["3 MB over a keep-alive connection", 3_000_000, []]
+    ["1 MB", 1_000_000, [close]],
+    ["1 MB over a keep-alive connection", 1_000_000, []]
   ] as const)(
     "a client that reads only after it has sent a body of %s gets an early refusal",
     function* ([, bytes, headers]) {
@@ -277,40 +262,12 @@ describe.concurrent.each([
     assert.strictEqual(node.listenerCount("upgrade"), 0, "with one, versions of Node before 22.21 and 24.9 upgrade")
   })
 
-  it.live.each([
-    ["each is a POST with Content-Length", "POST", "Content-Length: 2\r\n\r\n{}"],
-    ["each is a POST with a chunked body", "POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
-    ["each is a GET", "GET", "\r\n"]
-  ])(
-    "requests after one to upgrade are answered, wherever their bytes are split in two: %s",
-    function* ([, method, rest]) {
-      const { seen, url } = yield* serve(transport)
-      const request = (path: string, offer: string) =>
-        `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
-      const offer = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
-      const bytes = [request("/body?1", offer), request("/body?2", offer), request("/body?3", "")].join("")
-      const whole = yield* open(url)
-      yield* whole.write(bytes)
-      for (const n of [1, 2, 3]) assert.strictEqual((yield* whole.answer).body, `/body?${n}`)
-      for (let at = 1; at < bytes.length; at += 13) {
-        const connection = yield* open(url)
-        seen.begun.length = 0
-        yield* connection.write(bytes.slice(0, at))
-        yield* Effect.sleep("2 millis")
-        yield* connection.write(bytes.slice(at))
-        for (const _ of [1, 2, 3]) yield* connection.answer
-        assert.deepStrictEqual(seen.begun, ["/body?1", "/body?2", "/body?3"], `in pieces of ${at} bytes and the rest`)
-      }
-    }
-  )
-
   it.live("a client that does not read its answers is disconnected after the send timeout", function* () {
     const { connections, seen, url } = yield* serve(transport, { sendTimeout: Duration.millis(300) })
     const client = yield* deafClient(url)
     client.on("error", () => {}).write(Buffer.concat([1, 2, 3].map((n) => render({ path: `/large?${n}` }))))
     yield* eventually("it is answered", () => seen.begun.length > 0)
     yield* untilConnected(connections, 0)
-    yield* eventually("all that began are lost", () => seen.lost.length === seen.begun.length)
   })
 
   it.live("a malformed request is answered 400 once, whatever the client sends after it", function* () {
@@ -332,30 +289,26 @@ describe.concurrent.each([
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 200", "HTTP/1.1 400"])
   })
 
-  it.live("a body in 2,048 chunks is read, also after another on its connection", function* () {
+  it.live("a body in 256 chunks is read, also after another on its connection", function* () {
     const { url } = yield* serve(transport)
     const connection = yield* open(url)
     for (const n of [1, 2]) {
-      yield* connection.write(inChunks(`/body?${n}`, 2_048))
+      yield* connection.write(inChunks(`/body?${n}`, 256))
       assert.strictEqual((yield* connection.answer).body, `/body?${n}`)
     }
   })
 
   it.live.each<readonly [string, string, ReadonlyArray<number>]>([
-    ["in 2,049 chunks is refused", inChunks("/body", 2_049), []],
+    ["in 257 chunks is refused", inChunks("/body", 257), []],
     ["in 10,000 chunks, answered 401 early, ends its connection", inChunks("/refused", 10_000), [401]],
-    [
-      "in 1,025 chunks, pipelined after one in 1,024, is refused",
-      inChunks("/slow", 1_024) + inChunks("/body", 1_025),
-      [200]
-    ]
+    ["in 257 chunks, pipelined after one in 256, is refused", inChunks("/slow", 256) + inChunks("/body", 257), [200]]
   ])("a body %s, and bodies on the next connection are read", function* ([, bytes, earlier]) {
     const { url } = yield* serve(transport)
     const connection = yield* open(url)
     yield* connection.write(bytes)
     for (const status of earlier) assert.strictEqual((yield* connection.answer).status, status)
     if (earlier[0] !== 401) {
-      assertInvalid(yield* connection.answer, { path: [], message: "must be sent in at most 2,048 chunks" })
+      assertInvalid(yield* connection.answer, { path: [], message: "must be sent in at most 256 chunks" })
     }
     assert.strictEqual(yield* connection.closed, "")
     const next = yield* open(url)
@@ -373,22 +326,16 @@ describe.concurrent.each([
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 401"])
   })
 
-  it.live(
-    "the memory of a body that waits for more memory is released at once when its client disconnects",
-    function* () {
-      const { budget, connections, url } = yield* serve(transport)
-      const free = 8 * 1000
-      const holding = yield* budget.admit("other", "gateway", 1024 * 1024 - free)
-      const client = yield* deafClient(url)
-      client.write(post("/body", "x".repeat(900), [["Content-Length", "250000"]]))
-      yield* eventually("its first piece is held", () => budget.held.gateway > 1024 * 1024 - free)
-      client.write("x".repeat(240_000))
-      yield* Effect.sleep("50 millis")
-      client.destroy()
-      const given = eventually("it is given back", () => budget.held.gateway === 1024 * 1024 - free)
-      yield* Effect.timeout(given, "2 seconds")
-      yield* untilConnected(connections, 0)
-      holding.release()
-    }
-  )
+  it.live("the memory of an incomplete body is given back at once when its client disconnects", function* () {
+    const { budget, connections, url } = yield* serve(transport)
+    const client = yield* deafClient(url)
+    client.write(post("/body", "x".repeat(900), [["Content-Length", "250000"]]))
+    yield* eventually("its first piece is held", () => budget.held.gateway > 0)
+    client.destroy()
+    yield* Effect.timeout(
+      eventually("it is given back", () => budget.held.gateway === 0),
+      "3 seconds"
+    )
+    yield* untilConnected(connections, 0)
+  })
 })

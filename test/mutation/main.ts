@@ -53,8 +53,8 @@ const areas = [
   },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" },
   {
-    tests: "test/http/{ArrivingRequest,Connection,TransportRefusal}.test.ts",
-    sources: "src/http/{ArrivingRequest,Connection,TransportRefusal}.ts"
+    tests: "test/http/{ParserCut,TransportRefusal}.test.ts",
+    sources: "src/http/{ParserCut,TransportRefusal}.ts"
   },
   { tests: "test/wiring/StandardError.test.ts", sources: "src/wiring/StandardError.ts" }
 ].map(({ database = false, exclude = [], sources, tests }) => ({

@@ -1,13 +1,6 @@
 import { Arbitrary, Effect, Exit, Fiber, Layer, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import {
-  makeFairQueue,
-  makeRequestQueue,
-  QueueLimits,
-  queueLimits,
-  RequestQueues,
-  untilStarted
-} from "../../src/runtime/FairQueue.ts"
+import { makeRequestQueue, QueueLimits, queueLimits, RequestQueues } from "../../src/runtime/FairQueue.ts"
 import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -190,19 +183,6 @@ describe("a fair queue", () => {
     yield* queue("one", Effect.void)
   })
 
-  it("stops searching its 1,000 waiting tenants once it is full again", () => {
-    let looks = 0
-    const admittedOf = () => (looks += 1) && 0
-    const { enqueue, release, tryTake } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
-    tryTake(1)
-    for (let n = 0; n < 1000; n++) {
-      enqueue({ tenant: `${n}`, weight: 1, limit: 1, isAdmitted: false, start: () => {} })
-    }
-    looks = 0
-    release(1)
-    assert.isAtMost(looks, 2)
-  })
-
   it.live("keeps a timer for each request while it waits, and none for a refused one", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
     const inTime = Effect.provideService(CurrentDeadline, { until: performance.now() + 60_000 })
@@ -251,12 +231,4 @@ describe("the request queues of the database", () => {
       )
     )
   )
-
-  it.effect("set no timer for a request that starts at once", function* () {
-    const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length
-    const before = timers()
-    const started = untilStarted((start) => (start(), true))
-    yield* Effect.provideService(started, CurrentDeadline, { until: performance.now() + 60_000 })
-    assert.strictEqual(timers(), before)
-  })
 })

@@ -59,4 +59,14 @@ layerLive(OnDatabase.layer)("a start that is refused", (it) => {
       assert.deepStrictEqual({ name, code, stdout, stderr }, { name, code: 1, stdout: "", stderr: `${sentence}\n` })
     }
   })
+
+  it.effect("byok serve says which Node.js it needs if it cannot stop the parser of this one", function* () {
+    const { settings } = yield* OnDatabase
+    const another = `import { Duplex } from "node:stream"
+      Object.defineProperty(Duplex.prototype, "parser", { get: () => undefined, set: () => {} })`
+    const variables = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(another)}` }
+    const { code, stderr, stdout } = yield* runByok(["serve"], { ...settings, LOG_LEVEL: "error", ...variables })
+    const sentence = `Node.js ${process.version} parses HTTP unlike the versions that byok supports: use 22 or 24.\n`
+    assert.deepStrictEqual({ code, stdout, stderr }, { code: 1, stdout: "", stderr: sentence })
+  })
 })

@@ -36,7 +36,7 @@ const outcome = (agent: Agent | false, method: "GET" | "POST") =>
 
 const client = async (agent: Agent | false) => {
   for (let count = 0; running; count += 1) {
-    const [method, wanted] = count % 4 === 0 ? (["POST", "201"] as const) : (["GET", "200"] as const)
+    const [method, wanted] = count % 40 === 0 ? (["POST", "201"] as const) : (["GET", "200"] as const)
     const found = await outcome(agent, method)
     answered += 1
     const connection = agent === false ? "new" : "kept"
@@ -47,7 +47,14 @@ const client = async (agent: Agent | false) => {
 /** An instance, and the scope at whose end it is stopped if it still runs. */
 const start = Effect.gen(function* () {
   const scope = yield* Scope.make()
-  const variables = { BYOK_KEYRING, BYOK_REUSE_PORT: "true", DATABASE_URL, LOG_LEVEL: "warn", PORT: String(port) }
+  const variables = {
+    BYOK_KEYRING,
+    BYOK_REUSE_PORT: "true",
+    DATABASE_URL,
+    LOG_LEVEL: "warn",
+    MAX_CREDENTIALS: "1000",
+    PORT: String(port)
+  }
   return { scope, service: yield* Scope.provide(startService(variables), scope) }
 })
 

@@ -27,7 +27,7 @@ const operations = Effect.gen(function* () {
   const [credentials, explanations, events] = [yield* Credentials, yield* Explanations, yield* Events]
   const input = yield* decodeNewCredential({ provider: "azure", key: "sk-fake-0123456789-0123456789-AbCd" })
   const request = Schema.decodeUnknownSync(PlanRequest)({ model: "a/model", targets: [{ provider: "azure" }] })
-  const memory = { reserved: 0, admit: () => Effect.void }
+  const memory = { taken: 0, take: () => Effect.void }
   const unknown = CredentialId.make("0199a5a0-0000-7000-8000-000000000001")
   type Run = (stored: Credential) => Effect.Effect<unknown, unknown, CurrentPrincipal>
   const of = <Service extends object>(

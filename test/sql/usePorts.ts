@@ -116,7 +116,7 @@ export const usePorts = Effect.gen(function* () {
   const use = { account_id, credential_id: id, ...useFromLease(1) }
   const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, [id]) }
   const page = { workspace_id, provider: credential.provider, limit: 1 }
-  const memory = { reserved: 100_000, admit: () => Effect.undefined }
+  const memory = { taken: 100_000, take: () => Effect.void }
   const credentials: UsesOf<CredentialRepository["Service"]> = {
     insert: repository.insert(account_id, credential, sealed),
     findById: repository.findById(account_id, id),

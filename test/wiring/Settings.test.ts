@@ -46,7 +46,7 @@ const defaults: Plain = {
   host: "127.0.0.1",
   port: 3000,
   tls: null,
-  maxConnections: 10_000,
+  maxConnections: 1_024,
   memoryBudget: Math.min(192 * 1024 * 1024, process.constrainedMemory() / 4 || Number.POSITIVE_INFINITY),
   "poolLimits.credentials": 256,
   "poolLimits.bytes": 4_194_304,
@@ -402,7 +402,7 @@ describe("reading the settings", () => {
     const table = Object.fromEntries(cells.map(([, names = "", byDefault = ""]) => [names, byDefault]))
     assert.deepInclude(table, {
       "HOST, PORT": "127.0.0.1, 3000",
-      MAX_CONNECTIONS: "10000",
+      MAX_CONNECTIONS: "1024",
       KEEP_ALIVE_TIMEOUT: "5 seconds",
       SEND_TIMEOUT: "10 seconds",
       DRAIN_DELAY: "0 seconds",

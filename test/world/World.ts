@@ -133,7 +133,7 @@ export class World {
     for (const n of instances.keys()) for (const tenant of planned) yield* plan(n, tenant)
     for (const instance of instances) {
       yield* instance.stop(true)
-      const { spare: _, ...held } = instance.budget.held
+      const { held } = instance.budget
       if (Object.values(held).some((bytes) => bytes !== 0)) {
         broken(`a stopped instance holds ${JSON.stringify(held)}`)
       }

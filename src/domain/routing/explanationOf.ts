@@ -1,3 +1,4 @@
+import { Iterable } from "effect"
 import { type Credential, timeOrNull } from "../Credential.ts"
 import type { Provider } from "../Provider.ts"
 import type { Excluded, Explanation, Removed } from "./Explanation.ts"
@@ -99,12 +100,17 @@ const removalMessage = (removal: SharedReason, idWithName: (id: Credential["id"]
   }
 }
 
+/** An explanation whose verdicts are made one provider at a time, so that its maker may pause between them. */
+type GradualExplanation = Omit<Explanation, "providers"> & {
+  readonly providers: Iterable<Explanation["providers"][number]>
+}
+
 /** Describes a plan in words. `poolOfProvider` must return the pools that the plan was made from; otherwise throws. */
 export const explanationOf = (
   request: RoutingRequest & Pick<Explanation, "workspace_id">,
   plan: Plan,
   poolOfProvider: (provider: Provider) => Pool
-): Explanation => {
+): GradualExplanation => {
   const credentials = new Map(
     plan.providers.flatMap(({ provider }) =>
       poolOfProvider(provider).map(({ credential }) => [credential.id, credential] as const)
@@ -137,7 +143,7 @@ export const explanationOf = (
       const { label, name } = credentialOf(credential_id)
       return { kind: "own", provider, section, credential_id, name, label, region, on_trial }
     }),
-    providers: plan.providers.map(({ provider, shared, ...verdicts }) => ({
+    providers: Iterable.map(plan.providers, ({ provider, shared, ...verdicts }) => ({
       provider,
       credentials: verdicts.credentials.map(({ credential_id, exclusions, position, section }) => {
         const credential = credentialOf(credential_id)

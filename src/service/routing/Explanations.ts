@@ -5,6 +5,7 @@ import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { ifAllowed } from "../../domain/Principal.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { statusOf } from "../../domain/routing/CredentialStatus.ts"
+import type { Explanation } from "../../domain/routing/Explanation.ts"
 import { explanationOf } from "../../domain/routing/explanationOf.ts"
 import { availabilityOf, healthIn, momentOf } from "../../domain/routing/Health.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
@@ -51,7 +52,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
       TooManyCredentials: () => InvalidParams.of(tooManyCredentials)
     })
     if (memory !== undefined)
-      yield* memory.admit(explainedBytes * snapshots.reduce((sum, { pool }) => sum + pool.length, 0))
+      yield* memory.take(explainedBytes * snapshots.reduce((sum, { pool }) => sum + pool.length, 0))
     const request = { ...requested, account_id, workspace_id }
     const poolOf = (provider: Provider) => snapshots[providers.indexOf(provider)]?.pool ?? []
     const now = momentOf(clock)
@@ -61,7 +62,13 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
       availabilityOf: ({ key_version, leaked, stored }) =>
         availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
     })
-    return explanationOf(request, plan, poolOf)
+    const explanation = explanationOf(request, plan, poolOf)
+    const explained: Array<Explanation["providers"][number]> = []
+    for (const provider of explanation.providers) {
+      explained.push(provider)
+      yield* Effect.yieldNow
+    }
+    return { ...explanation, providers: explained }
   })
 
   /** The statuses of credentials of one workspace, read together. */

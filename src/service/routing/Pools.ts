@@ -25,7 +25,8 @@ import {
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
-import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, TooManyCredentials, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
@@ -101,6 +102,8 @@ export interface WorkspacePools extends PoolOwner {
 
 /** A pool as it was read. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot extends Pick<PoolState, "version" | "health"> {
+  /** Its name in the cache. */
+  readonly key: string
   /** In the order of attempts. */
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
@@ -294,7 +297,8 @@ const make = Effect.fnUntraced(function* (check: Check) {
   const tokens = yield* Tokens
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
-  const cache = new Map<string, { readonly snapshot: Snapshot; readonly reservation: Reservation }>()
+  /** Drops the tokens of a snapshot with it, except those of keys that the next one has in the same version. */
+  const cache = budget.makeCache<Snapshot>(({ key, pool }) => tokens.wipePool(pool, cache.get(key)?.byId))
   /** Reads in progress, at most one per pool. */
   const reads = new Map<string, SharedRead>()
   let queryCount = 0
@@ -325,7 +329,7 @@ const make = Effect.fnUntraced(function* (check: Check) {
     })
 
   const expire: Pools["Service"]["expire"] = (owner, provider) => {
-    const snapshot = cache.get(poolKeyOf(owner, provider))?.snapshot
+    const snapshot = cache.get(poolKeyOf(owner, provider))
     if (snapshot !== undefined && monotonicMillis(clock) >= snapshot.read_at + unverifiedMaxAge) {
       snapshot.read_at = Number.NEGATIVE_INFINITY
     }
@@ -340,7 +344,7 @@ const make = Effect.fnUntraced(function* (check: Check) {
   ): WorkspacePools | undefined => {
     if (workspace_id === undefined || freshness === 0) return undefined
     const owner = { account_id, workspace_id }
-    const snapshots = providers.map((provider) => cache.get(poolKeyOf(owner, provider))?.snapshot)
+    const snapshots = providers.map((provider) => cache.get(poolKeyOf(owner, provider)))
     const isFresh = (snapshot: Snapshot | undefined): snapshot is Snapshot =>
       snapshot !== undefined && now <= snapshot.validated.at + freshness && isChecked(snapshot, now)
     const isSmall = sumOf(snapshots.map((snapshot) => snapshot?.pool.length ?? 0)) <= maxCredentials
@@ -370,15 +374,13 @@ const make = Effect.fnUntraced(function* (check: Check) {
 
   /** Returns the cached snapshot if it has the wanted state, and marks it validated; or if a later query did. */
   const cachedSnapshot = ({ key, state }: WantedPool, query: Query): Snapshot | undefined => {
-    const entry = cache.get(key)
-    if (entry === undefined || !isUsable(entry.snapshot, query.at)) return undefined
-    const { reservation, snapshot } = entry
+    const snapshot = cache.get(key)
+    if (snapshot === undefined || !isUsable(snapshot, query.at)) return undefined
     const isValidatedLater = snapshot.validated.serial >= query.serial
     if (snapshot.version !== state.version || snapshot.health !== state.health) {
       return isValidatedLater ? snapshot : undefined
     }
     if (!isValidatedLater) snapshot.validated = query
-    reservation.touch()
     return snapshot
   }
 
@@ -406,37 +408,31 @@ const make = Effect.fnUntraced(function* (check: Check) {
 
   /**
    * Reads a pool and caches it. Reuses the cached rows if their version is still the same and they are not too old.
-   * Reserves the memory of rows and parkings together, because a request that waits for memory must hold none. Checks
-   * only seals that are not verified.
+   * Holds memory for the rows while it reads them. Checks only seals that are not verified.
    */
   const readIntoCache = Effect.fnUntraced(function* ({ key, owner, provider, state }: WantedPool, query: Query) {
     const { account_id } = owner
-    const previous = cache.get(key)?.snapshot
+    const previous = cache.get(key)
     const hasCurrentRows = previous?.version === state.version && query.at < previous.read_at + maxAge
-    let reservation = budget.reserve(account_id, "pool")
+    const { giveBack, take } = budget.hold(account_id, "pool")
     let snapshotBytes = 0
     let elements = hasCurrentRows ? previous.elements : 0
-    const admit = Effect.fnUntraced(function* (size: PoolSize) {
+    const admit = (size: PoolSize) => {
       if (!hasCurrentRows) elements = size.elements
       const driverRows = hasCurrentRows ? 0 : driverRowBytes * state.members
-      snapshotBytes = bytesOf(state) + elementBytes * elements
-      const bytes = snapshotBytes + driverRows + parkingsFactor * size.parkings
-      reservation = yield* withDeadline(Duration.millis(longestWait))(
-        Effect.suspend(() => budget.admit(account_id, "pool", bytes))
-      )
-      snapshotBytes += size.parkings
-    })
-    const release = Effect.sync(() => reservation.release())
+      const rows = bytesOf(state) + elementBytes * elements
+      snapshotBytes = rows + size.parkings
+      return take(rows + driverRows + parkingsFactor * size.parkings)
+    }
     const reusableVersion = hasCurrentRows ? state.version : undefined
-    const stored = yield* Effect.onError(
-      orUnknownWorkspace(load(owner, provider, reusableVersion, admit)),
-      () => release
-    )
-    const pool = yield* Effect.onError(
-      membersOf(check, stored, previous, account_id, monotonicMillis(clock)),
-      () => release
-    )
+    const reading = Effect.gen(function* () {
+      const stored = yield* orUnknownWorkspace(load(owner, provider, reusableVersion, admit))
+      const pool = yield* membersOf(check, stored, previous, account_id, monotonicMillis(clock))
+      return { pool, stored }
+    })
+    const { pool, stored } = yield* onEnd(reading, () => giveBack())
     const snapshot: Snapshot = {
+      key,
       version: stored.version,
       health: stored.health,
       pool,
@@ -447,20 +443,9 @@ const make = Effect.fnUntraced(function* (check: Check) {
       checked_at: monotonicMillis(clock),
       validated: query
     }
-    reservation.shrink(snapshotBytes)
-    evict(key, snapshot)
-    cache.set(key, { snapshot, reservation })
-    reservation.makeEvictable(() => evict(key))
+    cache.set(key, snapshot, snapshotBytes)
     return snapshot
   })
-
-  /** Drops a snapshot and its tokens, except those of keys that the `next` snapshot has in the same version. */
-  const evict = (key: string, next?: Snapshot) => {
-    const entry = cache.get(key)
-    cache.delete(key)
-    if (entry !== undefined) tokens.wipePool(entry.snapshot.pool, next?.byId)
-    entry?.reservation.release()
-  }
 
   return Pools.of({ current, currentForKey, expire })
 })

@@ -6,7 +6,7 @@ import type { CredentialId, CredentialReference } from "../../domain/Identifiers
 import { parseCloudKey } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import { decrypt, encrypt, nonceLength } from "../../runtime/AesGcm.ts"
-import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
@@ -49,27 +49,20 @@ interface CachedToken {
   readonly reused_until: number
   /** The encrypted text. */
   readonly box: Buffer
-  readonly reservation: Reservation
 }
 
 /**
  * Signs tokens with stored cloud keys, and reuses each for 80 % of its lifetime. Invariant: the cache has at most one
- * token per credential, encrypted under a key of this process and in reserved memory, and zeroes evicted tokens.
+ * token per credential, encrypted under a key of this process, and zeroes those that it drops.
  */
 export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
   make: Effect.gen(function* () {
-    const { reserve } = yield* MemoryBudget
+    const { makeCache } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const cacheKey = createSecretKey(randomBytes(32))
-    const cache = new Map<CredentialId, CachedToken>()
+    const cache = makeCache<CachedToken>(({ box }) => void box.fill(0))
+    const wipe: (id: CredentialId) => void = cache.delete
     const inTurn = makeRequestQueue(signatures)
-
-    const wipe = (id: CredentialId) => {
-      const cached = cache.get(id)
-      cache.delete(id)
-      cached?.box.fill(0)
-      cached?.reservation.release()
-    }
 
     /** Whether a token may be reused; not if the clock was set back to before it was minted. */
     const isFresh = ({ minted_at, reused_until }: CachedToken) => {
@@ -87,25 +80,21 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
 
     /** Caches a token if memory allows. */
     const cacheToken = (signer: Signer, text: Buffer, minted_at: number, terms: TokenTerms) => {
-      const { account_id, credential_id, key_version } = signer
-      const reservation = reserve(account_id, "pool")
-      if (!reservation.grow(text.length + overheadBytes, () => {})) return reservation.release()
+      const { credential_id, key_version } = signer
       const box = encrypt(cacheKey, randomBytes(nonceLength), text, noAad)
       const reused_until = minted_at + cachedShare * (terms.expires_at - minted_at)
-      cache.set(credential_id, { key_version, terms, minted_at, reused_until, box, reservation })
-      reservation.makeEvictable(() => wipe(credential_id))
+      cache.set(credential_id, { key_version, terms, minted_at, reused_until, box }, text.length + overheadBytes)
     }
 
     /** Passes the cached token of a key to `fill`. Returns false if there is none. */
     const open = (signer: Signer, fill: Fill): boolean => {
       const cached = findOrWipe(signer)
       if (cached === undefined) return false
-      const { box, reservation, terms } = cached
+      const { box, terms } = cached
       const text = decrypt(cacheKey, box, noAad)
       if (text === undefined) throw new Error("A cached token does not decrypt")
       fill(text, terms)
       text.fill(0)
-      reservation.touch()
       return true
     }
 
@@ -123,9 +112,9 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       })
     }
 
-    yield* Effect.addFinalizer(() => Effect.sync(() => Array.from(cache.keys()).forEach(wipe)))
+    yield* Effect.addFinalizer(() => Effect.sync(() => cache.entries().forEach(([id]) => cache.delete(id))))
     const wipeExpired = Effect.sync(() => {
-      for (const [id, cached] of cache) if (!isFresh(cached)) wipe(id)
+      for (const [id, cached] of cache.entries()) if (!isFresh(cached)) cache.delete(id)
     })
     yield* repeatInBackground("10 seconds", wipeExpired, "Old tokens could not be wiped")
 
@@ -158,7 +147,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
         pool: ReadonlyArray<Pick<PooledCredential, "credential" | "key_version">>,
         successor?: ReadonlyMap<CredentialId, Pick<PooledCredential, "key_version">>
       ) => {
-        for (const { credential, key_version } of cache.size === 0 ? [] : pool) {
+        for (const { credential, key_version } of pool) {
           if (successor?.get(credential.id)?.key_version !== key_version) wipe(credential.id)
         }
       }

@@ -151,7 +151,7 @@ export const layer = Layer.effect(
           const { acts: keyActs } = yield* insertApiKey(account_id, key)
           yield* record(sql, [...created.acts, ...workspaceActs, ...keyActs])
           return "created"
-        }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
+        }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert", account_id)),
       listAccounts: (after, limit) => {
         const rows = askRows(reads, "accounts.list")<Dated<Account>>`
           SELECT id AS account_id, name, created_at FROM accounts
@@ -160,25 +160,25 @@ export const layer = Layer.effect(
       },
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
-        writes.ask(insertAndRecord(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
+        writes.ask(insertAndRecord(insertWorkspace(account_id, workspace, false)), "workspaces.insert", account_id),
       findWorkspace: (workspace_id) => askFirst(reads, "workspaces.find")<WorkspaceUse>`
         SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
           SELECT count(*)::int FROM credentials
           WHERE credentials.account_id = workspaces.account_id AND workspace_id = workspaces.id
         ) AS credentials FROM workspaces WHERE id = ${workspace_id}`,
       makeDefault: (account_id, workspace_id) =>
-        writes.ask(makeDefault(account_id, workspace_id), "workspaces.default"),
+        writes.ask(makeDefault(account_id, workspace_id), "workspaces.default", account_id),
       deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
       listWorkspaces: (account_id) => {
-        const rows = askRows(reads, "workspaces.list")<Dated<Workspace>>`
+        const rows = askRows(reads, "workspaces.list", account_id)<Dated<Workspace>>`
           SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
           WHERE account_id = ${account_id} ORDER BY created_at, id`
         return Effect.map(rows, Arr.map(fromDated<Workspace>))
       },
-      addApiKey: (account_id, key) => writes.ask(addApiKey(account_id, key), "api_keys.insert"),
+      addApiKey: (account_id, key) => writes.ask(addApiKey(account_id, key), "api_keys.insert", account_id),
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
       listApiKeys: (account_id) => {
-        const rows = askRows(reads, "api_keys.list")<Dated<ApiKeyRecord>>`
+        const rows = askRows(reads, "api_keys.list", account_id)<Dated<ApiKeyRecord>>`
           SELECT encode(hash, 'hex') AS hash, name, role, created_at, revoked_at FROM api_keys
           WHERE account_id = ${account_id} ORDER BY created_at, hash`
         return Effect.map(rows, Arr.map(fromDated<ApiKeyRecord>))

@@ -29,7 +29,8 @@ export const layer = Layer.effect(
             sql<{ hash: ApiKeyHash }>`
               SELECT encode(hash, 'hex') AS hash FROM api_keys
               WHERE hash = ANY(${hashes.map(bytesOf)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`,
-            "api_keys.owned_by"
+            "api_keys.owned_by",
+            account_id
           ),
           (rows) => new Set(rows.map(({ hash }) => hash))
         )

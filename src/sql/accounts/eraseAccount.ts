@@ -76,5 +76,5 @@ export const eraseAccount =
       if (acts.length > 0) yield* insertEntry(sql, { account_id, operation: done ? operation : null, entry })
       return Option.some({ credentials: credentials.length, idempotency_records: idempotency_records.length, done })
     })
-    return ask(sql.withTransaction(step), "accounts.erase")
+    return ask(sql.withTransaction(step), "accounts.erase", account_id)
   }

@@ -119,7 +119,7 @@ export const layer = Layer.effect(
                 sql`seq <= (SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1)`
               ])
         ])
-        return askRows(reads, "audit.read")<ReadEntry>`
+        return askRows(reads, "audit.read", account_id)<ReadEntry>`
           SELECT seq, ${isoTime}, events::text AS events, api_keys.name AS actor_name
           FROM (${firstEntries(matching, limit, order)}) AS entries
           LEFT JOIN api_keys ON api_keys.account_id = entries.account_id

@@ -2,12 +2,13 @@ import { Duration, Effect, Exit, Fiber, References, Semaphore } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline, timeLeft } from "../../runtime/Deadline.ts"
+import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { beginSpan, endSpan } from "./OperationSpan.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
-import { type Operation, type Query, retryingWith } from "./Query.ts"
+import { type Operation, type Query, type QueryError, retryingWith } from "./Query.ts"
 
 export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
@@ -16,9 +17,12 @@ export interface ConnectionPool {
   /**
    * Runs a query. Fails if the queue is full; dies with a `DatabaseFailure`, also at the request's or pool's deadline.
    * Interrupting a request cancels its query if that has no connection yet; otherwise, the request ends with the query,
-   * because it holds memory for the answer.
+   * because it holds memory for the answer. Accounts have connections in rotation; `account_id` is left out for
+   * queries of no account.
    */
-  readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
+  readonly ask: <A>(query: Query<A>, operation: Operation, account_id?: string) => Effect.Effect<A, ServiceUnavailable>
+  /** Runs a query for which a plan waits, as `ask` does, but also on connections that are kept for such queries. */
+  readonly askForPlan: ConnectionPool["ask"]
   /** Runs a query however full the queue is, without a place in it. For occasional queries of the service itself. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Makes a look-up for many concurrent callers. With Citus, each has its own statement, else they share some. */
@@ -32,7 +36,7 @@ export interface PoolSettings {
   /** How many queries may wait for an answer, and as many requests in batches; further ones are refused. */
   readonly maxWaiting: number
   readonly poolSize: number
-  /** How many connections only `batch` and `probe` use; at least one remains for `ask`. */
+  /** How many connections only `batch` and `probe` use. Of the others, as many are kept for `askForPlan`. */
   readonly reserved: number
   readonly distributed: boolean
   /** How many commits on this pool were reported as possibly not replicated. */
@@ -53,7 +57,13 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   }
   const metFullDisk = () => performance.now() - fullDiskAt < 60_000
   const connections = Semaphore.makeUnsafe(settings.poolSize)
-  const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
+  const shared = Math.max(1, settings.poolSize - settings.reserved)
+  const unkept = Math.max(1, shared - settings.reserved)
+  /** Queries that wait for their account's turn: all, and those that may not have the connections kept for plans. */
+  const all = makeRequestQueue({ inProgress: shared, waiting: Number.POSITIVE_INFINITY })
+  const others = makeRequestQueue({ inProgress: unkept, waiting: Number.POSITIVE_INFINITY })
+  const orTimedOut = <A>(turn: Effect.Effect<A, QueryError | ServiceUnavailable>): Query<A> =>
+    Effect.catchTag(turn, "ServiceUnavailable", () => Effect.die(timedOut))
   /** A longer pause with Citus, so that retries for a node that is down leave connections to the other nodes. */
   const pause = settings.distributed ? 1000 : undefined
   const runWithRetries = retryingWith(settings.unreplicated, onFailure, pause)
@@ -67,8 +77,6 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       return runWithRetries(limit(connections.withPermit(Effect.uninterruptible(unlessLate))), until)
     })
   const retrying = makeRetrying((query) => query)
-  /** Leaves the reserved connections free. */
-  const retryingUnreserved = makeRetrying((query) => unreserved.withPermit(query))
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
   meter.addQueue(() => waiting)
@@ -118,7 +126,14 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     sql,
     distributed,
     metFullDisk,
-    ask: (query, operation) => run(query, operation, retryingUnreserved),
+    ask: (query, operation, account_id = "") => {
+      const inTurn = <A>(query: Query<A>) => orTimedOut(others(account_id, all(account_id, query)))
+      return run(query, operation, makeRetrying(inTurn))
+    },
+    askForPlan: (query, operation, account_id = "") => {
+      const inTurn = <A>(query: Query<A>) => orTimedOut(all(account_id, query))
+      return run(query, operation, makeRetrying(inTurn))
+    },
     probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
     batch: distributed ? separately : yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
   } satisfies ConnectionPool

@@ -135,7 +135,7 @@ export const layer = (
     })
   })
   const pools = {
-    // Reserves connections for batched look-ups, as of API keys: long reads of one account could occupy all others.
+    // Keeps connections for batched look-ups, as of API keys, and for plans: long reads could occupy all others.
     reads: poolOf("reads", settings, 2),
     writes: poolOf("writes", settings, 0),
     background: poolOf("background", { ...settings, poolSize: 1 }, 0)

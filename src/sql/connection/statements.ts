@@ -7,23 +7,23 @@ type Pool = Pick<ConnectionPool, "ask" | "sql">
 /** The arguments of a tagged template. */
 type Template = readonly [text: TemplateStringsArray, ...values: ReadonlyArray<unknown>]
 
-/** Runs a statement, a tagged template, and returns its rows. */
+/** Runs a statement of an account, if it has one: a tagged template. Returns its rows. */
 export const askRows =
-  ({ ask, sql }: Pool, operation: Operation) =>
+  ({ ask, sql }: Pool, operation: Operation, account_id?: string) =>
   <Row extends object>(...statement: Template) =>
-    ask(sql<Row>(...statement), operation)
+    ask(sql<Row>(...statement), operation, account_id)
 
 /** Runs a statement and returns its first row, if any. */
 export const askFirst =
-  (pool: Pool, operation: Operation) =>
+  (pool: Pool, operation: Operation, account_id?: string) =>
   <Row extends object>(...statement: Template) =>
-    Effect.map(askRows(pool, operation)<Row>(...statement), ([row]) => Option.fromUndefinedOr(row))
+    Effect.map(askRows(pool, operation, account_id)<Row>(...statement), ([row]) => Option.fromUndefinedOr(row))
 
 /** Runs a statement and returns whether it has a row. */
 export const askExists =
-  (pool: Pool, operation: Operation) =>
+  (pool: Pool, operation: Operation, account_id?: string) =>
   (...statement: Template) =>
-    Effect.map(askRows(pool, operation)(...statement), ({ length }) => length > 0)
+    Effect.map(askRows(pool, operation, account_id)(...statement), ({ length }) => length > 0)
 
 /** A row as the driver returns it, with `Date` for `DateTime`. Other fields have the types of their columns. */
 export type Dated<A> = {

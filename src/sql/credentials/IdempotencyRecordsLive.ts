@@ -15,7 +15,7 @@ export const layer = Layer.effect(
     const { distributed, sql } = writes
     return {
       /** Locks the record: a write, so that the look-up's commit waits for the same replicas as the record's insert. */
-      find: (account_id: AccountId, key_hash) => askFirst(writes, "idempotency_records.find")<Row>`
+      find: (account_id: AccountId, key_hash) => askFirst(writes, "idempotency_records.find", account_id)<Row>`
         SELECT credential_id, fingerprint FROM idempotency_records
         WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
       /**

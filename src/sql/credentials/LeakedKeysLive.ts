@@ -159,7 +159,7 @@ export const layer = Layer.effect(
           )) AND ${isSuspected(sql, labels())} AND ${isMarkedAsLeaked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
         return Effect.flatMap(findMark({ account_id }), (mark) =>
           Option.isSome(mark)
-            ? Effect.map(ask(rows(), "leaked_keys.marked"), (suspects) => suspects.map(suspectOf))
+            ? Effect.map(ask(rows(), "leaked_keys.marked", account_id), (suspects) => suspects.map(suspectOf))
             : Effect.succeed([])
         )
       },
@@ -182,7 +182,8 @@ export const layer = Layer.effect(
         })
         return ask(
           changeHealth(writes, [credential], () => cleared),
-          "leaked_keys.clear"
+          "leaked_keys.clear",
+          account_id
         )
       }
     }

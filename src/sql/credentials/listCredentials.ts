@@ -108,14 +108,14 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
     ]
     /** Reads again, with more memory, if the lists exceed `max_bytes`. */
     const list = (max_bytes: number): Answer<Listed> => {
-      const rows = ask(select({ account_id, max_bytes, ...page }, provider, filters), "credentials.list")
+      const rows = ask(select({ account_id, max_bytes, ...page }, provider, filters), "credentials.list", account_id)
       return Effect.flatMap(Effect.map(rows, pageOf), ({ bytes, listed }) =>
         memory !== undefined && bytes > max_bytes
-          ? Effect.andThen(memory.admit(bytes), list(bytes))
+          ? Effect.andThen(memory.take(bytes), list(bytes))
           : Effect.succeed(listed)
       )
     }
-    return list(memory?.reserved ?? unbounded)
+    return list(memory?.taken ?? unbounded)
   }
 }
 
@@ -138,7 +138,7 @@ export const scanCredentials =
         ]
       )}
       ORDER BY workspace_id, created_at, id LIMIT ${limit}`
-    return Effect.map(ask(rows, "credentials.scan"), (scanned) =>
+    return Effect.map(ask(rows, "credentials.scan", account_id), (scanned) =>
       scanned.map((row) => ({ ...credentialOf(row), state: row.state }))
     )
   }

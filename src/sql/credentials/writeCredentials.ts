@@ -63,6 +63,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
 
   /** Calls a function with `call`, whose last arguments are the link, the operation and the audit entry. */
   const write = <Outcome extends string, Row = unknown>(
+    account_id: AccountId,
     name: Operation,
     acts: ReadonlyArray<AuditAct>,
     call: (audited: Statement.Fragment) => Statement.Statement<Row & { readonly outcome: Outcome | "link_closed" }>,
@@ -71,7 +72,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
     Effect.flatMap(actingPrincipal, (principal) => {
       const link = principal.kind === "link" ? principal.link_id : null
       const audited = sql`${link}::uuid, ${operation}::uuid, ${entryOf(actorOf(principal), acts)}::json`
-      return Effect.flatMap(ask(call(audited), name), ([row]) =>
+      return Effect.flatMap(ask(call(audited), name, account_id), ([row]) =>
         row === undefined || row.outcome === "link_closed"
           ? Effect.die(new LinkClosed())
           : Effect.succeed(row as Row & { readonly outcome: Outcome })
@@ -87,6 +88,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
   ) {
     const row: NewRow = { account_id, ...credential, ...sealed }
     const created = yield* write<"stored" | "workspace_gone" | "too_many" | "too_large" | "taken", Created>(
+      account_id,
       "credentials.insert",
       [{ action: "credential.create", ...recordedOf(row) }],
       (audited) => sql`
@@ -119,6 +121,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
     const names = ["account_id", "workspace_id", "provider", "id", "key_version", ...changeableColumns]
     const recorded = recordedOf(row)
     const { outcome } = yield* write<"stored" | "changed" | "too_large">(
+      account_id,
       "credentials.update",
       [
         { action: "credential.update", ...recorded, revision: revision + 1, fields },
@@ -136,13 +139,14 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
   /** Deletes a credential. Returns false if there is none. Starts again if it was updated since it was read. */
   const remove = (account_id: AccountId, id: CredentialId): Answer<boolean> =>
     Effect.flatMap(
-      askFirst(pool, "credentials.locate")<Recorded & { readonly revision: number }>`
+      askFirst(pool, "credentials.locate", account_id)<Recorded & { readonly revision: number }>`
         SELECT ${sql.csv(recordedColumns)}, revision FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
       Option.match({
         onNone: () => Effect.succeed(false),
         onSome: (row) =>
           Effect.flatMap(
             write<"stored" | "changed">(
+              account_id,
               "credentials.delete",
               [{ action: "credential.delete", ...recordedOf(row) }],
               (audited) => sql`
@@ -162,6 +166,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
       "stored" | "unchanged" | "mismatch",
       { missing: OrderMismatch["missing"]; foreign_ids: OrderMismatch["foreign"] }
     >(
+      account_id,
       "credentials.reorder",
       [act],
       (audited) => sql`

@@ -86,28 +86,28 @@ export const layer = Layer.effect(
     }, sql.withTransaction)
 
     return LinkRepository.of({
-      insert: (link, hash, keys) => ask(insert(link, hash, keys), "links.insert"),
+      insert: (link, hash, keys) => ask(insert(link, hash, keys), "links.insert", link.account_id),
       list: (account_id) => {
-        const rows = askRows(reads, "links.list")<Row>`
+        const rows = askRows(reads, "links.list", account_id)<Row>`
           SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()
           ORDER BY created_at, id LIMIT 1000`
         return Effect.map(rows, Arr.map(fromDated<LinkRecord>))
       },
-      revoke: (account_id, link_id) => ask(revoke(account_id, link_id), "links.revoke"),
+      revoke: (account_id, link_id) => ask(revoke(account_id, link_id), "links.revoke", account_id),
       find: (hash) =>
         Effect.map(
           askFirst(reads, "links.find")<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`,
           Option.map((row) => ({ ...fromDated<LinkRecord>(row), hash }))
         ),
-      accountAndWorkspaceNames: ({ account_id, workspace_id }) => askFirst(reads, "links.names")<Names>`
+      accountAndWorkspaceNames: ({ account_id, workspace_id }) => askFirst(reads, "links.names", account_id)<Names>`
         SELECT accounts.name AS account_name, workspaces.name AS workspace_name
         FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
       /** A retry, whose earlier attempt was stored, finds its own hash. */
-      replaceHash: ({ account_id, hash, link_id }, next) => askExists(writes, "links.replace_hash")`
+      replaceHash: ({ account_id, hash, link_id }, next) => askExists(writes, "links.replace_hash", account_id)`
         UPDATE links SET hash = ${bytes(next)}
         WHERE ${isOpenLink(sql, account_id, link_id)} AND hash IN (${bytes(hash)}, ${bytes(next)}) RETURNING 1`,
-      replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
+      replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys", link.account_id),
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
         UPDATE links SET ${clearLinkKeys(background.sql)}

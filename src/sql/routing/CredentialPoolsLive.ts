@@ -14,6 +14,7 @@ import {
   type StoredParking
 } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
+import type { Query } from "../connection/Query.ts"
 import { makeLookUp } from "../connection/statements.ts"
 import { credentialOf, listElements, sealedColumns, type CredentialRow } from "../rows/credentialRows.ts"
 
@@ -138,7 +139,7 @@ export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
     const { reads } = yield* Database
-    const { ask, distributed, sql } = reads
+    const { ask, askForPlan, distributed, sql } = reads
 
     /**
      * Makes a look-up of a workspace's pool states; `providers` are joined by commas. The first OFFSET 0 hides their
@@ -237,6 +238,7 @@ export const layer = Layer.effect(
               }))
             ),
       load: (owner, provider, knownVersion, admit = () => Effect.void) => {
+        const ask = <A>(query: Query<A>) => askForPlan(query, "pools.load", owner.account_id)
         const parkings = sql`
           SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS parkings
           ${parkedIn(sql, owner, provider)}`
@@ -246,8 +248,8 @@ export const layer = Layer.effect(
               FROM (${membersOf(sql, owner, provider, listNames)}) AS listed`
             : sql`SELECT 0::float8 AS elements`
         const size = sql<PoolSize>`SELECT * FROM (${parkings}) AS parked, (${elements}) AS listed`
-        /** Reserves the memory for the members and parkings. */
-        const admitted = Effect.flatMap(ask(size, "pools.load"), ([row = { parkings: 0, elements: 0 }]) => admit(row))
+        /** Takes the memory for the members and parkings. */
+        const admitted = Effect.flatMap(ask(size), ([row = { parkings: 0, elements: 0 }]) => admit(row))
         const columns = [...sealedColumns, "key_version"]
         /** The pool's state, members and parkings; no members if the pool still has the known version. */
         const rows = sql<Loaded>`
@@ -264,7 +266,7 @@ export const layer = Layer.effect(
           ) AS member ON true
           WHERE workspaces.account_id = ${owner.account_id} AND workspaces.id = ${owner.workspace_id}
           AND workspaces.deleted_at IS NULL`
-        return Effect.map(Effect.andThen(admitted, ask(rows, "pools.load")), (loaded) =>
+        return Effect.map(Effect.andThen(admitted, ask(rows)), (loaded) =>
           Option.map(Option.fromUndefinedOr(loaded[0]), (first) => {
             const state = stateOf(first.state)
             return {

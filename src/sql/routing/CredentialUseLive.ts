@@ -60,7 +60,7 @@ export const layer = Layer.effect(
           (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure, last_failed_version
         FROM credential_use WHERE account_id = ${account_id} AND credential_id = ANY(${ids}::uuid[])`
       return Effect.map(
-        ask(rows, "credential_use.find"),
+        ask(rows, "credential_use.find", account_id),
         (rows) => new Map(rows.map(({ credential_id, ...use }) => [credential_id, use]))
       )
     }

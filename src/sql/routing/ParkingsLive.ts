@@ -179,7 +179,7 @@ export const layer = Layer.effect(
         AND credentials.key_version = parked.key_version
         WHERE parked.account_id = ${account_id} AND parked.credential_id = ANY(${ids}::uuid[])
         AND (parked.cause = 'leaked' OR parked.until > now()) ORDER BY parked.model`
-      return Effect.map(reads.ask(rows, "parkings.find"), (parkings) => {
+      return Effect.map(reads.ask(rows, "parkings.find", account_id), (parkings) => {
         const groups = Map.groupBy(parkings, ({ credential_id }) => credential_id)
         return new Map(Array.from(groups, ([id, rows]) => [id, rows.map(parkingOf)]))
       })

@@ -26,7 +26,8 @@ const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000020")
 const explain = (routingCase: RoutingCase) => {
   const poolOfProvider = (provider: string) =>
     Pooling.poolOf(routingCase.rows.filter(({ credential }) => credential.provider === provider))
-  const explanation = explanationOf({ ...routingCase.request, workspace_id }, plan(routingCase), poolOfProvider)
+  const gradual = explanationOf({ ...routingCase.request, workspace_id }, plan(routingCase), poolOfProvider)
+  const explanation = { ...gradual, providers: Array.from(gradual.providers) }
   const encoded = encode(explanation)
   const body: unknown = JSON.parse(JSON.stringify({ data: explanation }))
   assert.deepStrictEqual(body, { data: encoded }, "the body is what the contract's schema encodes")
@@ -171,6 +172,22 @@ describe("an explanation", () => {
     const excluded = providers.flatMap(({ credentials }) => credentials.flatMap(({ excluded }) => excluded))
     assert.lengthOf(excluded, 120)
     assert.lengthOf(JSON.stringify(excluded).match(/"hint"/g) ?? [], 100)
+  })
+
+  it("makes the verdicts of a provider only when they are asked for, so that others may run between them", () => {
+    const made: Array<string> = []
+    const providers = (["azure", "openai"] as const).map((provider) => ({
+      provider,
+      shared: { position: null, removed: [] },
+      get credentials() {
+        made.push(provider)
+        return []
+      }
+    }))
+    const { request } = plainCase([])
+    const gradual = explanationOf({ ...request, workspace_id }, { steps: [], providers, retry_at: null }, () => [])
+    const seen = Array.from(gradual.providers, ({ provider }) => `${provider} after ${made.join()}`)
+    assert.deepStrictEqual(seen, ["azure after azure", "openai after azure,openai"])
   })
 
   it("shows shared capacity as a step, and the time to retry", () => {

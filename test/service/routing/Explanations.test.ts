@@ -11,15 +11,15 @@ import { create, update } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-/** Explains a request of an account. Returns its explanation and the bytes that were admitted for it. */
+/** Explains a request of an account. Returns its explanation and the bytes that were taken for it. */
 const explainFor = Effect.fnUntraced(function* (owner: PoolOwner) {
   const { explain } = yield* Explanations
   const request: PlanRequest = requestOf(owner)
-  let admitted = 0
-  const memory = { reserved: 0, admit: (bytes: number) => Effect.sync(() => void (admitted += bytes)) }
+  let taken = 0
+  const memory = { taken: 0, take: (bytes: number) => Effect.sync(() => void (taken += bytes)) }
   const explaining = explain(request, memory)
   const principal = { kind: "in_process", account_id: owner.account_id } as const
-  return { explanation: yield* Effect.provideService(explaining, CurrentPrincipal, principal), admitted }
+  return { explanation: yield* Effect.provideService(explaining, CurrentPrincipal, principal), taken }
 })
 
 const manyKeys = (owner: PoolOwner, name: string) =>
@@ -28,12 +28,12 @@ const manyKeys = (owner: PoolOwner, name: string) =>
 const live = Layer.provideMerge(ExplanationsLive.layer, inMemory())
 
 describe("an explanation of a large pool", () => {
-  it.effect("reserves memory before it is computed (T9)", () =>
+  it.effect("takes memory before it is computed (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* manyKeys(owner, "\u00e9".repeat(255))
-      const { admitted, explanation } = yield* explainFor(owner)
-      assert.isAtLeast(admitted, 2 * JSON.stringify(explanation).length)
+      const { explanation, taken } = yield* explainFor(owner)
+      assert.isAtLeast(taken, 2 * JSON.stringify(explanation).length)
     }).pipe(Effect.provide(live))
   )
 
@@ -41,14 +41,14 @@ describe("an explanation of a large pool", () => {
     Effect.gen(function* () {
       const owner = yield* newTenant
       const [first = assert.fail()] = yield* manyKeys(owner, "a key")
-      const { held } = yield* MemoryBudget
+      const { cached } = yield* MemoryBudget
       yield* explainFor(owner)
-      const once = held.spare
+      const once = cached()
       for (let n = 0; n < 50; n += 1) {
         yield* update(owner, first.id, { name: `key ${n % 10}` })
         yield* explainFor(owner)
       }
-      assert.isAtMost(held.spare, once + 100)
+      assert.isAtMost(cached(), once + 100)
     }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(20_000_000)))
   )
 })

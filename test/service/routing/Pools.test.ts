@@ -425,7 +425,7 @@ describe("the cache of pools", () => {
         Object.assign(state, { version, bytes, members })
         yield* Effect.exit(snapshotOf(owner))
         assert.strictEqual(budget.held.pool, 0)
-        return budget.held.spare
+        return budget.cached()
       })
       const empty = yield* takes("1", 0, 0)
       assert.isAtLeast(empty, 1000)
@@ -463,12 +463,12 @@ describe("the cache of pools", () => {
           for (const one of [owner, other]) yield* snapshotOf(one)
         }
         assert.strictEqual(read, 100)
-        assert.approximately(budget.held.spare, 2 * (3 * mebibyte + lists), 10_000)
+        assert.approximately(budget.cached(), 2 * (3 * mebibyte + lists), 10_000)
         health += 1
         parked = 40 * mebibyte
         assert.instanceOf(yield* Effect.flip((yield* Pools).current(owner, ["azure"])), ServiceUnavailable)
         assert.strictEqual(read, 100)
-        assert.approximately(budget.held.spare + budget.held.pool, 2 * (3 * mebibyte + lists), 10_000)
+        assert.approximately(budget.cached() + budget.held.pool, 2 * (3 * mebibyte + lists), 10_000)
       }).pipe(Effect.provide(Layer.provide(Pools.layerUnverified, [Layer.succeed(MemoryBudget, budget), pools])))
     }
   )

@@ -307,13 +307,13 @@ describe("the cache of tokens", () => {
 
   inTokens("keeps a token for 80 % of its life, and then wipes it without a request", function* () {
     const { isCached, sign } = yield* Tokens
-    const { held } = yield* MemoryBudget
+    const { cached } = yield* MemoryBudget
     yield* sign(signer(0), key, ignore)
     yield* TestClock.adjust("719 seconds")
-    assert.isAbove(held.spare, 0)
+    assert.isAbove(cached(), 0)
     assert.isTrue(isCached(signer(0)))
     yield* TestClock.adjust("1 second")
-    assert.strictEqual(held.spare, 0)
+    assert.strictEqual(cached(), 0)
   })
 
   inTokens("serves no token after 80 % of its life, nor one from the future if the clock was set back", function* () {
@@ -331,26 +331,27 @@ describe("the cache of tokens", () => {
 
   inTokens("evicts the least recently used token", function* () {
     const { isCached, open, sign } = yield* Tokens
-    const { admit, held } = yield* MemoryBudget
+    const { cached, hold } = yield* MemoryBudget
     for (const n of [0, 1]) yield* sign(signer(n), key, ignore)
     open(signer(0), ignore)
-    const others = yield* admit("another", "gateway", mebibyte - held.spare + 1)
+    const others = hold("another", "gateway")
+    assert.isTrue(others.tryTake(mebibyte - cached() + 1))
     assert.deepStrictEqual(
       [0, 1].map((n) => isCached(signer(n))),
       [true, false]
     )
-    others.release()
+    others.giveBack()
   })
 
   inTokens("is emptied when the service stops", function* () {
-    const { held } = yield* MemoryBudget
+    const { cached } = yield* MemoryBudget
     const service = Effect.gen(function* () {
       const { sign } = yield* Tokens
       yield* sign(signer(0), key, ignore)
-      assert.isAbove(held.spare, 0)
+      assert.isAbove(cached(), 0)
     })
     yield* Effect.provide(service, Layer.fresh(Tokens.layer))
-    assert.strictEqual(held.spare, 0)
+    assert.strictEqual(cached(), 0)
   })
 })
 
@@ -371,7 +372,7 @@ describe("cached tokens, compared with a simple model", () => {
     [Arbitrary.array(act, { minLength: 30, maxLength: 40 }), accountId],
     function* ([acts, account_id]) {
       const { open, wipePool, sign, wipe } = yield* Tokens
-      const { admit, held } = yield* MemoryBudget
+      const { cached, hold } = yield* MemoryBudget
       const reference = new Map<number, { readonly version: number; readonly at: number; readonly text: string }>()
       for (const n of [0, 1]) wipe(id(n))
       let now = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
@@ -401,15 +402,16 @@ describe("cached tokens, compared with a simple model", () => {
           wipePool(pool as never, new Map([[id(n), { key_version: version }]]))
           for (const one of [0, 1]) if (one !== n) reference.delete(one)
         } else {
-          const all = yield* admit(account_id, "gateway", mebibyte)
+          const all = hold(account_id, "gateway")
+          assert.isTrue(all.tryTake(mebibyte))
           reference.clear()
-          all.release()
+          all.giveBack()
         }
         const fresh = Array.from(reference).filter(
           ([one, { at }]) => now < at + 0.8 * (keys[one % 2] ?? keys[0]).life * 1000
         )
-        assert.isAtLeast(held.spare, fresh.length * 1024)
-        assert.isAtMost(held.spare, reference.size * 4096)
+        assert.isAtLeast(cached(), fresh.length * 1024)
+        assert.isAtMost(cached(), reference.size * 4096)
       }
     },
     { arbitrary: { runs: 100 } }

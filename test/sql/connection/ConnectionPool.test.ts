@@ -8,7 +8,7 @@ import { eventually } from "../../support/process/eventually.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-/** A pool of three connections, one of them reserved, whose queries run while `held`. */
+/** A pool of four connections, one of them for look-ups and one for plans, whose queries run while `held`. */
 const open = (queue = 1000) =>
   Effect.gen(function* () {
     const sent: Array<string> = []
@@ -22,7 +22,7 @@ const open = (queue = 1000) =>
     const pool = yield* makeConnectionPool(undefined as unknown as SqlClient.SqlClient, {
       deadline: Duration.seconds(20),
       maxWaiting: queue,
-      poolSize: 3,
+      poolSize: 4,
       reserved: 1,
       distributed: false,
       unreplicated: () => 0,
@@ -91,5 +91,32 @@ describe("a pool of connections", () => {
     assert.strictEqual(sent.length, 3)
     state.held = false
     yield* Fiber.join(listing)
+  })
+
+  it.live("runs the queries of accounts in rotation, and keeps a connection for plans", function* () {
+    const { pool, query, sent, state } = yield* open()
+    const lists = Array.from({ length: 40 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list", "noisy"))
+    const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
+    yield* eventually("they have what connections they may have", () => sent.length === 2)
+    assert.strictEqual(yield* pool.askForPlan(query("plan", false), "tests.plan", "quiet"), "plan")
+    const asking = yield* Effect.forkChild(pool.ask(query("quiet", false), "tests.list", "quiet"))
+    yield* Effect.yieldNow
+    state.held = false
+    yield* Fiber.join(asking)
+    assert.include(sent.slice(0, 6), "quiet", "it waits for no more than one query of the other account")
+    yield* Fiber.join(listing)
+  })
+
+  it.live("runs the query of an account between the plans of others that never cease", function* () {
+    const { pool, query, sent } = yield* open()
+    const plan = (account: string) =>
+      pool.askForPlan(Effect.delay(query("plan", false), "1 millis"), "tests.plan", account)
+    const plans = Array.from({ length: 6 }, (_, n) => Effect.forever(plan(`noisy ${n}`)))
+    const planning = yield* Effect.forkChild(Effect.all(plans, { concurrency: "unbounded" }))
+    yield* eventually("they have all connections that they may have", () => sent.length > 12)
+    const before = sent.length
+    yield* Effect.timeout(pool.ask(query("list", false), "tests.list", "quiet"), "2 seconds")
+    assert.isAtMost(sent.indexOf("list") - before, 12)
+    yield* Fiber.interrupt(planning)
   })
 })

@@ -11,9 +11,9 @@ const kibibyte = 1024
 const open = Effect.gen(function* () {
   const { repository } = yield* openLossyStore
   const asked: Array<number> = []
-  const memory = (reserved: number) => ({
-    reserved,
-    admit: (bytes: number) => Effect.sync(() => void asked.push(bytes))
+  const memory = (taken: number) => ({
+    taken,
+    take: (bytes: number) => Effect.sync(() => void asked.push(bytes))
   })
   const unlimited = { workspace_id, offset: 0, limit: 1 }
   const page = (changed: Partial<CredentialPage> = {}): CredentialPage =>
@@ -32,7 +32,7 @@ const open = Effect.gen(function* () {
 const times = <A>(count: number, one: A) => Array.from({ length: count }, () => one)
 
 it.live(
-  "a page that exceeds its reserved memory is read again once the memory it needs is admitted (R13)",
+  "a page that exceeds the memory taken for it is read again once more is taken (R13)",
   function* () {
     const { asked, list, memory, page, repository, statements } = yield* open
     const allowed_models = times(100, "m".repeat(200))

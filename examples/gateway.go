@@ -19,22 +19,22 @@ func main() {
 	for answer["next"] != nil {
 		attempt, text := answer["next"].(object), []byte{}
 		after := object{"attempt": attempt["attempt"], "status": nil}; asked["after"] = after
-		request, _ := http.NewRequest("POST", os.Args[3], strings.NewReader("{}"))
-		request.Header.Set("Authorization", "Bearer "+attempt["key"].(string))
+		request, _ := http.NewRequest("POST", os.Args[3], strings.NewReader("{}")); request.Header.Set("Authorization", "Bearer "+attempt["key"].(string))
 		response, err := upstream.Do(request)
 		if err == nil {
-			if response.StatusCode >= 400 { text, _ = io.ReadAll(response.Body) }
+			text = make([]byte, 8192); n, _ := response.Body.Read(text); text = text[:n] // The first event: a stream may fail there.
+			if response.StatusCode >= 400 { rest, _ := io.ReadAll(response.Body); text = append(text, rest...) }
 			after["status"], after["retry_after"] = response.StatusCode, response.Header.Get("Retry-After")
 			after["body"] = fmt.Sprintf("%.8192s", text)
 		}
 		answer = ask("/v1/attempts", asked)
 		fmt.Fprintln(os.Stderr, attempt["label"], answer["outcome"])
-		if answer["outcome"] != "succeeded" && answer["outcome"] != "request_refused" { continue }
+		unserved := answer["outcome"] == "not_served" && answer["next"] == nil
+		if answer["outcome"] != "succeeded" && answer["outcome"] != "request_refused" && !unserved { continue }
 		lines := bufio.NewScanner(io.MultiReader(bytes.NewReader(text), response.Body))
 		// Upstreams repeat keys; a line break never cuts one in two.
 		for lines.Buffer(nil, 1<<30); lines.Scan(); { fmt.Println(strings.ReplaceAll(lines.Text(), attempt["key"].(string), "<key>")) }
-		os.Exit(map[any]int{"request_refused": 1}[answer["outcome"]])
+		if answer["outcome"] == "succeeded" { os.Exit(0) }; os.Exit(1)
 	}
-	reasons, _ := json.Marshal(answer["providers"])
-	log.Fatalf("no key could serve the request: %s", reasons)
+	reasons, _ := json.Marshal(answer["providers"]); log.Fatalf("no key could serve the request: %s", reasons)
 }

@@ -23,14 +23,18 @@ while (next) {
   const { attempt, key, label } = next
   const sent = { method: "POST", headers: { authorization: `Bearer ${key}` }, body: "{}" }
   const answer = await fetch(upstream, sent).catch(() => undefined)
-  const refusal = answer?.ok === false ? await answer.text().catch(() => "") : ""
-  const retry_after = answer?.headers.get("retry-after") ?? null
-  const after = { attempt, status: answer?.status ?? null, retry_after, body: refusal.slice(0, 8192) }
+  const parts = answer?.body?.values()
+  // A stream may fail after its head: its first event says so.
+  const read = [Buffer.from((await parts?.next().catch(() => undefined))?.value ?? "")]
+  if (answer?.ok === false) for await (const part of parts ?? []) read.push(Buffer.from(part))
+  const body = Buffer.concat(read).toString().slice(0, 8192)
+  const after = { attempt, status: answer?.status ?? null, retry_after: answer?.headers.get("retry-after") ?? null, body }
   ;({ next, outcome, providers } = await ask("/v1/attempts", { ...asked, after }))
   console.error(label, outcome)
-  const body = { succeeded: answer?.body, request_refused: [refusal] }[String(outcome)] ?? []
+  if (outcome !== "succeeded" && outcome !== "request_refused" && (outcome !== "not_served" || next)) continue
+  const rest = async function* () { yield* read; yield* parts ?? [] }
   // Upstreams repeat keys; a line break never cuts one in two.
-  for await (const line of createInterface(Readable.from(body))) console.log(line.replaceAll(key, "<key>"))
+  for await (const line of createInterface(Readable.from(rest()))) console.log(line.replaceAll(key, "<key>"))
+  process.exit(outcome === "succeeded" ? 0 : 1)
 }
-if (outcome === "succeeded") process.exitCode = 0
-else if (outcome !== "request_refused") throw new Error(`no key could serve the request: ${JSON.stringify(providers)}`)
+throw new Error(`no key could serve the request: ${JSON.stringify(providers)}`)

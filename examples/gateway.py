@@ -1,5 +1,5 @@
 # A gateway in Python that tries a customer's own keys, with the standard library: python3 gateway.py SOCKET ACCOUNT UPSTREAM
-import http.client, json, socket, sys, urllib.error, urllib.request
+import http.client, itertools, json, socket, sys, urllib.error, urllib.request
 
 if len(sys.argv) != 4: sys.exit("usage: python3 gateway.py SOCKET ACCOUNT UPSTREAM")
 path, account, upstream = sys.argv[1:]
@@ -20,8 +20,11 @@ while attempt := answer["next"]:
     key, lines, result = attempt["key"], [], {"status": None}
     try:
         sent = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + key})
-        lines = response = urllib.request.urlopen(sent, timeout=60)
-        result = {"status": response.status}
+        response = urllib.request.urlopen(sent, timeout=60)
+        first = response.read1(8192)  # A stream may fail after its head: its first event says so.
+        rest = b"" if first.endswith(b"\n") else response.readline()
+        lines = itertools.chain((first + rest).splitlines(True), response)
+        result = {"status": response.status, "body": first.decode(errors="replace")}
     except urllib.error.HTTPError as error:
         lines = [error.read()]
         body = lines[0].decode(errors="replace")[:8192]
@@ -29,8 +32,9 @@ while attempt := answer["next"]:
     except (OSError, http.client.HTTPException, ValueError): pass
     answer = ask("/v1/attempts", {**request, "after": {"attempt": attempt["attempt"], **result}})
     print(attempt["label"], answer["outcome"], file=sys.stderr)
-    if answer["outcome"] in ("succeeded", "request_refused"):
+    unserved = answer["outcome"] == "not_served" and not answer["next"]
+    if unserved or answer["outcome"] in ("succeeded", "request_refused"):
         for line in lines:  # Upstreams repeat keys; a line break never cuts one in two.
             print(line.replace(key.encode(), b"<key>").decode(errors="replace"), end="", flush=True)
-        sys.exit(answer["outcome"] == "request_refused")
+        sys.exit(answer["outcome"] != "succeeded")
 sys.exit(f"no key could serve the request: {json.dumps(answer['providers'])}")

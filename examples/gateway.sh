@@ -19,14 +19,16 @@ try() {
     while IFS=" $(printf '\r')" read -r name value && [ "$name" ]; do
       case $name in HTTP/*) status=${value%%[!0-9]*} ;; [Rr]etry-[Aa]fter:) retry=$value ;; esac
     done
-    [ "$status" = null ] || [ "$status" -lt 400 ] || refusal=$(cat)
+    # A stream may fail after its head: its first event, of one or two lines, says so.
+    [ "$status" = null ] || [ "$status" -lt 400 ] && { IFS= read -r refusal || :; } || refusal=$(cat)
+    case $refusal in event:*) IFS= read -r data && refusal=$(printf '%s\n%s' "$refusal" "$data") ;; esac
     after=$(printf %s "$refusal" | jq -Rsc --arg attempt "$attempt" --argjson status "$status" --arg retry_after "$retry" \
       '{$attempt, $status, $retry_after, body: .[:8192]}')
     answer=$(ask /v1/attempts "{$asked,\"after\":$after}") || fail "byok did not take the report: $answer"
     echo "$label $(of .data.outcome)" >&2
-    case $(of .data.outcome) in
-      succeeded) pass_on ;;
-      request_refused) printf %s "$refusal" | pass_on && exit 1 ;;
+    case $(of '.data.outcome + if .data.next then "" else "!" end') in
+      succeeded*) { printf '%s\n' "$refusal"; cat; } | pass_on ;;
+      request_refused* | not_served!) printf %s "$refusal" | pass_on && exit 1 ;;
       *) try ;;
     esac
   }

@@ -56,7 +56,7 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
       const request = { account_id, workspace_id, model, targets, keys: "tokens" }
       const routed = yield* Schema.decodeUnknownEffect(RoutingRequest)(request)
 
-      return yield* run(routed, (_step, lease) =>
+      return yield* run(routed, (step, lease) =>
         Effect.gen(function* () {
           const leaving = new AbortController()
           const headers = { authorization: `Bearer ${lease?.text() ?? shared}`, "content-type": "application/json" }
@@ -81,7 +81,7 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
             shared === undefined ? ownRedacted : redactKey(ownRedacted, "openai", Redacted.make(shared), "<shared>")
           yield* Effect.logWarning(`upstream answered ${answer?.status ?? "nothing"}: ${safe.slice(0, 500)}`)
           const retry_after = answer?.headers.get("retry-after") ?? null
-          const outcome = outcomeOf({ status: answer?.status ?? null, body: text, retry_after }, now)
+          const outcome = outcomeOf({ provider: step.provider, status: answer?.status ?? null, body: text, retry_after }, now)
           return { outcome, value: HttpServerResponse.text(safe, { status: answer?.status ?? 502 }) }
         })
       ).pipe(

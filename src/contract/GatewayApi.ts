@@ -19,7 +19,8 @@ import { actorKinds, ApiKeyRole, type CurrentPrincipal } from "../domain/Princip
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
 import { checkInput, decoderOf, NonEmptyShortText } from "../domain/checkInput.ts"
-import { maxBody, outcomeNames } from "../domain/routing/Outcome.ts"
+import { outcomeNames } from "../domain/routing/Outcome.ts"
+import { maxBody } from "../domain/routing/UpstreamError.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 /** 403: the API key that names the account is a management key or a viewer's. */
@@ -152,15 +153,15 @@ const Report = Schema.Struct({
     })
   ),
   retry_after: Schema.optionalKey(
-    Schema.NullOr(Schema.String).annotate({
-      message: "must be a string or null",
-      description: "The header `Retry-After`."
+    Schema.NullOr(Schema.Union([Schema.String, Schema.Finite])).annotate({
+      message: "must be a string, a number of seconds or null",
+      description: "The header `Retry-After`, as it is."
     })
   ),
   body: Schema.optionalKey(
     Schema.NullOr(Schema.String).annotate({
       message: "must be a string or null",
-      description: `The body of an error as it is, of which the first ${maxBody} characters count.`
+      description: `The body of an error as it is, or the first event of a stream that failed after 200. The first ${maxBody} characters count; messages for people are not kept.`
     })
   ),
   took_ms: Schema.optionalKey(

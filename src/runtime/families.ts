@@ -98,6 +98,10 @@ export const families = {
   "byok.router.plans": counter("{plan}", "Plans made for routers.", ["result"]),
   "byok.router.leases": counter("{lease}", "Keys leased to routers, and leases refused.", ["result"]),
   "byok.router.exclusions": counter("{exclusion}", "Reasons why searches passed over credentials.", ["reason"]),
+  "byok.router.outcomes": counter("{attempt}", "Reported outcomes of attempts with customers' keys.", [
+    "provider",
+    "outcome"
+  ]),
   "byok.router.parkings": counter("{parking}", "Cooldowns that began or grew after a report of a router.", ["cause"]),
   "byok.router.lost_changes": counter("{change}", "Changes of keys' health or last use that were not stored.", [
     "record"

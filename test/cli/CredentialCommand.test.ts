@@ -62,8 +62,9 @@ describe("byok credential", () => {
       const shown = yield* runJson("show", id)
       const credential = listed.find((one) => one["id"] === id)
       const more = { revision: 1, key_version: 1, kek_id: "kek", workspace_deleted: false, parked: [] }
+      const unrefused = { last_refused_at: null, last_refused_status: null, last_refused_code: null }
       const unused = { last_leased_at: null, last_succeeded_at: null, last_failed_at: null, last_failure: null }
-      assert.deepStrictEqual(shown, { ...credential, ...more, ...unused })
+      assert.deepStrictEqual(shown, { ...credential, ...more, ...unused, ...unrefused })
       yield* sql`
           INSERT INTO credential_use (account_id, credential_id, last_leased_at, last_failed_at, last_failure, last_failed_version)
           VALUES (${account_id}, ${id}, '2026-11-20T10:00:00Z', '2026-11-20T10:00:01Z', 'rejected', 1)`
@@ -72,7 +73,7 @@ describe("byok credential", () => {
         ...{ last_leased_at: "2026-11-20T10:00:00.000Z", last_succeeded_at: null },
         ...{ last_failed_at: "2026-11-20T10:00:01.000Z", last_failure: "rejected" }
       }
-      assert.deepStrictEqual(yield* runJson("show", id), { ...credential, ...more, ...used })
+      assert.deepStrictEqual(yield* runJson("show", id), { ...credential, ...more, ...used, ...unrefused })
       assert.match(
         (yield* run("show", id)).stdout,
         /^last_failed_at +2026-11-20T10:00:01\.000Z\nlast_failure +rejected$/m

@@ -80,6 +80,14 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
         new RegExp(`^${shown.replace(/[{}]/g, "\\$&")}\\|sk-...AbCd request_refused\n(exit status 1\n)?failed$`)
       )
 
+      answer = (response) => response.writeHead(404).end(refusal.replace("KEY", key))
+      const unknown = yield* toKeys
+      assert.isTrue(unknown.startsWith(`${shown}|sk-...AbCd not_served\n`) && unknown.endsWith("failed"), unknown)
+
+      answer = (response) =>
+        response.end('event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n')
+      assert.match(yield* toKeys, /^\|sk-...AbCd upstream_failed\n.*no key could serve the request/, "after 200")
+
       let finish = () => {}
       answer = (response) => {
         response.write(`data: ${key.slice(0, 9)}`)

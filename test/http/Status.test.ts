@@ -39,7 +39,10 @@ const fresh = {
   last_leased_at: null,
   last_succeeded_at: null,
   last_failed_at: null,
-  last_failure: null
+  last_failure: null,
+  last_refused_at: null,
+  last_refused_status: null,
+  last_refused_code: null
 }
 
 layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
@@ -99,6 +102,13 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     }
     yield* seen({ _tag: "UpstreamFailed" }, 8, 1)
     yield* expected("active")
+    for (let at = 20; at < 30; at += 1) {
+      yield* expected("active")
+      yield* seen({ _tag: "RequestRefused" }, at, 1)
+    }
+    yield* expected("failing")
+    yield* seen({ _tag: "Succeeded" }, 30, 1)
+    yield* expected("active")
     yield* seen({ _tag: "Rejected" }, 9, 2)
     yield* expected("active")
     yield* seen({ _tag: "Rejected" }, 10, 1)
@@ -121,7 +131,9 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     const id = createdId(yield* tenant.create({ provider: "azure", key }))
     const credential_id = CredentialId.make(id)
     const failed = { last_failed_at: 2, last_failure: "rejected" as const, last_failed_version: 1 }
-    const use = { last_leased_at: 3, last_succeeded_at: 1, ...failed }
+    const row = { refused_since: 4, refused_in_a_row: 1 }
+    const refused = { last_refused_at: 4, last_refused_status: 400, last_refused_code: "invalid_value", ...row }
+    const use = { last_leased_at: 3, last_succeeded_at: 1, ...failed, ...refused }
     yield* (yield* CredentialUse).store([{ account_id, credential_id, ...use }])
     assert.deepStrictEqual<object>(yield* statusOf(tenant, id), {
       ...fresh,
@@ -129,7 +141,10 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
       last_leased_at: "1970-01-01T00:00:00.003Z",
       last_succeeded_at: "1970-01-01T00:00:00.001Z",
       last_failed_at: "1970-01-01T00:00:00.002Z",
-      last_failure: "rejected"
+      last_failure: "rejected",
+      last_refused_at: "1970-01-01T00:00:00.004Z",
+      last_refused_status: 400,
+      last_refused_code: "invalid_value"
     })
   })
 

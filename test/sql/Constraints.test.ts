@@ -55,7 +55,12 @@ const good: Record<string, Row> = {
     last_succeeded_at: created_at,
     last_failed_at: created_at,
     last_failure: "rejected",
-    last_failed_version: 1
+    last_failed_version: 1,
+    last_refused_at: created_at,
+    last_refused_status: 400,
+    last_refused_code: "invalid_value",
+    refused_since: created_at,
+    refused_in_a_row: 1
   },
   pools: { account_id: id(1), workspace_id: id(11), provider: "cohere" },
   audit_entries: { seq: 9, at: created_at, operation: id(9), events: "[]" },
@@ -247,6 +252,12 @@ const constraints: Record<string, Record<string, Cases>> = {
     credential_use_credential: { refused: [{ credential_id: id(3) }, { account_id: id(2) }], accepted: [{}] },
     credential_use_last_failure_check: values("last_failure", ["", "Rejected", "a b"], ["forbidden"]),
     credential_use_last_failed_version_check: values("last_failed_version", [0, -1], [1]),
+    credential_use_last_refused_code_check: values(
+      "last_refused_code",
+      ["", "two words", "é", "x".repeat(65)],
+      ["x".repeat(64), "a-code:of~1"]
+    ),
+    credential_use_refused_in_a_row_check: values("refused_in_a_row", [-1], [0]),
     credential_use_failed: {
       refused: [{ last_failed_at: null }, { last_failure: null }],
       accepted: [{ last_failed_at: null, last_failure: null }]
@@ -353,7 +364,9 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
       "credential_parkings.until",
       "credential_use.last_leased_at",
       "credential_use.last_succeeded_at",
-      "credential_use.last_failed_version",
+      ...["last_failed_version", "last_refused_at", "last_refused_status", "last_refused_code", "refused_since"].map(
+        (column) => `credential_use.${column}`
+      ),
       ...[
         "name",
         "allowed_api_key_hashes",

@@ -40,7 +40,8 @@ describe("the metric series of a router", () => {
       yield* attempt(owner, { _tag: "Succeeded" })
       assert.deepStrictEqual(yield* samples, {
         'byok_router_plans_total{result="ok"}': 1,
-        'byok_router_leases_total{result="ok"}': 1
+        'byok_router_leases_total{result="ok"}': 1,
+        'byok_router_outcomes_total{provider="azure",outcome="succeeded"}': 1
       })
       yield* attempt(owner, { _tag: "Rejected" })
       const { nextAttempt } = yield* Router
@@ -50,6 +51,8 @@ describe("the metric series of a router", () => {
         'byok_router_plans_total{result="ok"}': 3,
         'byok_router_leases_total{result="ok"}': 2,
         'byok_router_exclusions_total{reason="parked"}': 1,
+        'byok_router_outcomes_total{provider="azure",outcome="succeeded"}': 1,
+        'byok_router_outcomes_total{provider="azure",outcome="rejected"}': 1,
         'byok_router_parkings_total{cause="rejected"}': 1
       })
       yield* update(owner, id, { disabled: true })

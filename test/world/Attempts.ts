@@ -40,8 +40,23 @@ const reportOf = ({ outcome = { _tag: "Abandoned" }, text: attempt, took }: Hand
   const header = retry_after === null ? null : Number.isNaN(retry_after) ? "soon" : String(retry_after / second)
   return { attempt, status: 429, retry_after: header, ...took_ms }
 }
+
+/** The second bare 403 of a provider in a request says nothing about its key. */
+const expectedOf = ({ outcome, past, step }: Handed): Outcome["_tag"] | undefined =>
+  outcome?._tag === "Forbidden" && past.some((one) => one.provider === step.provider && one.result === "Forbidden")
+    ? "NotServed"
+    : outcome?._tag
+
 const statuses = {
-  ...{ Succeeded: 200, QuotaExhausted: 402, Rejected: 401, Forbidden: 403, UpstreamFailed: 500, RequestRefused: 404 }
+  ...{
+    Succeeded: 200,
+    QuotaExhausted: 402,
+    Rejected: 401,
+    Forbidden: 403,
+    UpstreamFailed: 500,
+    NotServed: 404,
+    RequestRefused: 400
+  }
 } as const
 
 /** The laws of attempts over the socket: whichever instance hears of a result, in whatever order and however often. */
@@ -116,7 +131,7 @@ export class Attempts {
       }
       const { next, outcome } = exit.value
       const result = outcome?._tag ?? "Abandoned"
-      if (result !== handed.outcome?._tag) broken(`a report of ${handed.outcome?._tag} is taken as ${result}`)
+      if (result !== expectedOf(handed)) broken(`a report of ${handed.outcome?._tag} is taken as ${result}`)
       const isFinal = ["Succeeded", "RequestRefused", "Abandoned"].includes(result)
       if (isFinal && next !== undefined) broken("a request goes on after its end")
       if (isFinal) return

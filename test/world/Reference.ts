@@ -42,25 +42,19 @@ const faded = (cooldown: Cooldown, now: number): Cooldown =>
 
 const lengths = {
   RateLimited: [5 * second, 5 * minute, "rate_limited"],
-  Forbidden: [minute, hour, "forbidden"],
+  Forbidden: [5 * second, 5 * minute, "forbidden"],
   Rejected: [minute, hour, "rejected"],
   QuotaExhausted: [minute, hour, "quota_exhausted"]
 } as const
 
 /** What an outcome adds to a cooldown that the lease was made under; nothing if it says nothing of that scope. */
-const after = (
-  at: Cooldown,
-  isWhole: boolean,
-  isApart: boolean,
-  outcome: Outcome,
-  now: number
-): Cooldown | undefined => {
+const after = (at: Cooldown, isWhole: boolean, outcome: Outcome, now: number): Cooldown | undefined => {
   if (outcome._tag === "Succeeded") {
     return at.strikes === 0 ? undefined : { ...never(at.key_version), epoch: at.epoch + 1 }
   }
   if (!(outcome._tag in lengths)) return undefined
   const [first, longest, cause] = lengths[outcome._tag as keyof typeof lengths]
-  if (isWhole !== (cause === "rejected" || cause === "quota_exhausted" || !isApart)) return undefined
+  if (isWhole !== (cause === "rejected" || cause === "quota_exhausted")) return undefined
   const asked = outcome._tag === "RateLimited" ? outcome.retry_after : null
   const length =
     asked !== null && !Number.isNaN(asked) ? Math.min(asked, hour) : Math.min(first * 2 ** at.strikes, longest)
@@ -99,8 +93,8 @@ export class HealthReference {
     return own
   }
 
-  /** Whether an instance tells a model of a key from others: it does that of 100, and of those that count no more it forgets. */
-  #isApart(instance: Instance, credential_id: CredentialId, model: string): boolean {
+  /** Whether an instance remembers a model of a key: 100 at a time, and it forgets those that count no more. */
+  #isRemembered(instance: Instance, credential_id: CredentialId, model: string): boolean {
     const all = this.#learned.get(instance) ?? new Map<string, Array<Learned>>()
     const prefix = keyOf(instance, credential_id, "").slice(0, -3)
     const whole = keyOf(instance, credential_id, "")
@@ -124,18 +118,18 @@ export class HealthReference {
   report(instance: Instance, lease: AttemptedKey, outcome: Outcome, answered_at: number): void {
     const { now } = instance
     const { account_id, credential_id, model } = lease.terms
-    const isApart = this.#isApart(instance, credential_id, model)
+    const isRemembered = this.#isRemembered(instance, credential_id, model)
     for (const [name, scope] of [
       ["whole", ""],
       ["model", model]
     ] as const) {
       const at = this.of(instance, lease, name)
-      const cooldown = after(at, scope === "", isApart, outcome, answered_at)
-      if (cooldown === undefined) continue
+      const cooldown = after(at, scope === "", outcome, answered_at)
+      if (cooldown === undefined || (scope !== "" && !isRemembered && cooldown.strikes > 0)) continue
       const own = this.#of(instance, credential_id, scope)
       const before = joined(own.at(-1)?.cooldown ?? at, at)
       if (!isAbove(cooldown, before)) continue
-      if (scope === "" || isApart) own.push({ cooldown, at: now })
+      if (scope === "" || isRemembered) own.push({ cooldown, at: now })
       const { life } = instance
       this.contributions.push({ instance, life, account_id, credential_id, scope, cooldown, at: now })
     }

@@ -29,7 +29,8 @@ const NullableTime = (description: string) => Schema.NullOr(timestamp(descriptio
 export const CredentialStatus = Schema.Struct({
   state: Schema.Literals([...StoredState.literals, "unreadable"]).annotate({
     description: [
-      "`active`: routers may use it. `failing`: routers may use it, but the upstream refused the key when it was last tried.",
+      "`active`: routers may use it. `failing`: routers may use it, but the upstream refused the key when it was last tried,",
+      "or refused the last ten requests.",
       "`parked`: the upstream refused the key, perhaps for some models only, and it is tried again later. `disabled`: its owner switched it off, or deleted its workspace. `leaked`: its key is known to have leaked and is not used until it",
       "is replaced. `unreadable`: its key cannot be opened; the operator knows more."
     ].join("\n")
@@ -45,7 +46,12 @@ export const CredentialStatus = Schema.Struct({
   last_leased_at: NullableTime("When a router last took the key; null if never. Times may be ten seconds late."),
   last_succeeded_at: NullableTime("When the upstream last accepted the key."),
   last_failed_at: NullableTime("When an attempt with the key last failed."),
-  last_failure: Schema.NullOr(Schema.Literals(failureCauses)).annotate({ description: "Why it failed then." })
+  last_failure: Schema.NullOr(Schema.Literals(failureCauses)).annotate({ description: "Why it failed then." }),
+  last_refused_at: NullableTime("When the upstream last refused a request without blaming the key."),
+  last_refused_status: Schema.NullOr(Schema.Int).annotate({ description: "The upstream's status then." }),
+  last_refused_code: Schema.NullOr(Schema.String).annotate({
+    description: "The code of the upstream's error then, if it has a plain one."
+  })
 }).annotate({ identifier: "CredentialStatus" })
 export type CredentialStatus = typeof CredentialStatus.Type
 
@@ -88,5 +94,8 @@ export const statusOf = (
   last_leased_at: timeOrNull(lastUse.last_leased_at),
   last_succeeded_at: timeOrNull(lastUse.last_succeeded_at),
   last_failed_at: timeOrNull(lastUse.last_failed_at),
-  last_failure: lastUse.last_failure
+  last_failure: lastUse.last_failure,
+  last_refused_at: timeOrNull(lastUse.last_refused_at),
+  last_refused_status: lastUse.last_refused_status,
+  last_refused_code: lastUse.last_refused_code
 })

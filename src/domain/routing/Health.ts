@@ -77,11 +77,26 @@ const refusals = {
   RateLimited: { cause: "rate_limited", scope: "model", first: 5 * second, longest: 5 * minute },
   QuotaExhausted: { cause: "quota_exhausted", scope: "whole", first: minute, longest: hour },
   Rejected: { cause: "rejected", scope: "whole", first: minute, longest: hour },
-  Forbidden: { cause: "forbidden", scope: "model", first: minute, longest: hour }
+  // A 403 of which no rule knows the code says little.
+  Forbidden: { cause: "forbidden", scope: "model", first: 5 * second, longest: 5 * minute }
 } as const
 type Refusal = Extract<Outcome, { readonly _tag: keyof typeof refusals }>
 
 const isRefusal = (outcome: Outcome): outcome is Refusal => outcome._tag in refusals
+
+/** The bare 403 of a row that counts against the key. */
+const tellingForbidden = 3
+
+/**
+ * Whether a refusal blames the key itself, so that its owner should know: a rejected key and a spent quota at once, a
+ * bare 403 once it is the third refusal in a row.
+ */
+export const isBlamed = <A extends { readonly cause: string; readonly strikes: number }>(
+  one: A
+): one is A & { readonly cause: Exclude<CooldownCause, "rate_limited"> } =>
+  one.cause === "rejected" ||
+  one.cause === "quota_exhausted" ||
+  (one.cause === "forbidden" && one.strikes >= tellingForbidden)
 
 /** Why an upstream refused a key; undefined for other outcomes. */
 export const refusalCauseOf = (outcome: Outcome): CooldownCause | undefined =>
@@ -148,17 +163,11 @@ const afterSuccess = (before: Cooldown): Cooldown =>
 /**
  * The health after an outcome, to be joined with what other reports say. Computed only from the health when the lease
  * began and from when the upstream answered, so that concurrent refusals and repeated reports count once.
- * `parksWholeKey` applies a refusal of the model to the whole key, because the upstream refuses too many of its models.
  */
-export const contributionOf = (
-  atLease: Health,
-  outcome: Outcome,
-  answered_at: number,
-  parksWholeKey = false
-): Health => {
+export const contributionOf = (atLease: Health, outcome: Outcome, answered_at: number): Health => {
   if (outcome._tag === "Succeeded") return { whole: afterSuccess(atLease.whole), model: afterSuccess(atLease.model) }
   if (!isRefusal(outcome)) return atLease
-  const scope = parksWholeKey ? "whole" : refusals[outcome._tag].scope
+  const { scope } = refusals[outcome._tag]
   return { ...atLease, [scope]: afterRefusal(atLease[scope], outcome, answered_at) }
 }
 

@@ -34,6 +34,7 @@ const consequences: Record<Tried["result"], "ends" | "fails" | "withholds" | "ne
   QuotaExhausted: "next",
   Rejected: "next",
   Forbidden: "next",
+  NotServed: "next",
   on_trial: "next",
   no_token: "withholds",
   altered: "withholds",
@@ -53,6 +54,15 @@ const nameOf = ({ credential_id, provider }: Pick<Tried, "credential_id" | "prov
 
 /** The credential of a step; null for shared capacity. */
 export const credentialOf = (step: Step): CredentialId | null => (step._tag === "Own" ? step.credential_id : null)
+
+/**
+ * What an outcome means after the past of its request: the second bare 403 of a provider says nothing about its key,
+ * because it is rather the request that the provider forbids.
+ */
+export const outcomeAfter = (past: Past, provider: Provider, outcome: Outcome): Outcome =>
+  outcome._tag === "Forbidden" && past.some((one) => one.provider === provider && one.result === "Forbidden")
+    ? { _tag: "NotServed" }
+    : outcome
 
 /** Folds the past of a request into whether a step may still be tried: none after a final result, and none twice. */
 export const remainingAfter = (past: Past): ((step: Step) => boolean) => {

@@ -88,6 +88,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
     step.kind === "own" ? nameOf(step) : "shared capacity"
   )
   const { last_failed_at, last_failure, last_succeeded_at, parked = [], state = "" } = status ?? {}
+  const { last_refused_at, last_refused_code, last_refused_status } = status ?? {}
   const reasons = [...new Set(parked.map(({ cause }) => causeOf(cause)))].join(", and ")
   const nextTry = parked.map(({ until }) => until).sort()[0]
 
@@ -148,7 +149,10 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
           }),
           Added: html`<${Ago} at=${shown.created_at} />`,
           "Last success": html`<${Ago} at=${last_succeeded_at} />`,
-          "Last failure": html`<${Ago} at=${last_failed_at} />${last_failure && `: ${causeOf(last_failure)}`}`
+          "Last failure": html`<${Ago} at=${last_failed_at} />${last_failure && `: ${causeOf(last_failure)}`}`,
+          ...(last_refused_at && {
+            "Last refused request": html`<${Ago} at=${last_refused_at} />: ${last_refused_status} ${last_refused_code}`
+          })
         }}
       />
       <${Settings} of=${shown} />

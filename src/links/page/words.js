@@ -26,7 +26,10 @@ export const inWords = (text) =>
 /** The word for each state, and a sentence for the owner. @type {Record<string, [string, string]>} */
 export const states = {
   active: ["Active", "This key is used."],
-  failing: ["Failing", "This key is used, but the provider refused it when it was last tried."],
+  failing: [
+    "Failing",
+    "This key is used, but the provider refused it, or all requests with it, when it was last tried."
+  ],
   parked: ["Parked", "The provider refused this key, so it is not used now."],
   disabled: ["Off", "This key is switched off and is not used."],
   leaked: ["Leaked", "This key is known to have leaked. It is not used until it is replaced."],

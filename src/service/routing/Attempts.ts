@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto"
 import { Context, Data, Effect, Layer, type Scope } from "effect"
+import type { Provider } from "../../domain/Provider.ts"
 import { type Outcome, outcomeOf } from "../../domain/routing/Outcome.ts"
-import { isFinal, type Past } from "../../domain/routing/Past.ts"
+import { isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
 import { AttemptMac } from "../../port/AttemptMac.ts"
 import { decodeAttempt, encodeAttempt, type RecordedAttempt } from "./attemptText.ts"
 import { type AttemptOptions, type NextAttempt, Router } from "./Router.ts"
@@ -24,14 +25,16 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
       const attempt = decodeAttempt(mac, report.attempt)
       if (attempt === undefined) return yield* new UnknownAttempt()
       // No database is asked for a final result, because its time changes no health.
-      if (!isFinal(outcomeAt(report, now())._tag)) yield* synchronize
+      if (!isFinal(outcomeAt(attempt.provider, report, now())._tag)) yield* synchronize
       return now() > attempt.handed_out_at + validMillis ? yield* new UnknownAttempt() : attempt
     })
 
-    const record = ({ handed_out_at, key }: RecordedAttempt, report: Report): Effect.Effect<Outcome> => {
+    const record = (recorded: RecordedAttempt, report: Report): Effect.Effect<Outcome> => {
+      const { handed_out_at, key, past, provider } = recorded
       const { took_ms } = report
-      const answered_at = took_ms === undefined ? arrivals.firstOf(report.attempt) : Math.min(handed_out_at + took_ms, now())
-      const outcome = outcomeAt(report, answered_at)
+      const answered_at =
+        took_ms === undefined ? arrivals.firstOf(report.attempt) : Math.min(handed_out_at + took_ms, now())
+      const outcome = outcomeAfter(past, provider, outcomeAt(provider, report, answered_at))
       return key === undefined ? Effect.succeed(outcome) : Effect.as(reportKey(key, outcome, answered_at), outcome)
     }
 
@@ -91,7 +94,7 @@ export interface Report {
   readonly attempt: string
   /** The upstream's status, null if it did not answer; undefined if the attempt was abandoned. */
   readonly status?: number | null
-  readonly retry_after?: string | null
+  readonly retry_after?: string | number | null
   /** The start of an error's body. */
   readonly body?: string | null
   /** Milliseconds from the answer of byok to that of the upstream. */
@@ -116,8 +119,8 @@ interface AttemptAnswer {
 export class UnknownAttempt extends Data.TaggedError("UnknownAttempt") {}
 
 /** The outcome that a report describes, if the upstream answered at this time. */
-const outcomeAt = ({ body = null, retry_after = null, status }: Report, at: number): Outcome =>
-  status === undefined ? { _tag: "Abandoned" } : outcomeOf({ status, body, retry_after }, at)
+const outcomeAt = (provider: Provider, { body = null, retry_after = null, status }: Report, at: number): Outcome =>
+  status === undefined ? { _tag: "Abandoned" } : outcomeOf({ provider, status, body, retry_after }, at)
 
 /** How long the text of an attempt is valid: the database keeps a cooldown for longer. */
 const validMillis = 3_600_000

@@ -29,8 +29,8 @@ export interface PendingCooldown extends CredentialReference {
 /**
  * Makes this process's memory of refused keys, which it joins with stored cooldowns. A key that an upstream refuses is
  * parked until its cooldown ends; then one request tries it. Invariants: a remembered cooldown only grows; each key
- * version, epoch and number of strikes is on trial by at most one request at a time; a refusal for a model beyond
- * `maxModels` of its key parks the whole key. Times are in milliseconds of the monotonic clock.
+ * version, epoch and number of strikes is on trial by at most one request at a time; refusals are remembered and stored
+ * for at most `maxModels` models of a key at a time, so that made-up names of models cost little. Times are in milliseconds of the monotonic clock.
  */
 export const makeHealthState = (maxModels = 100) => {
   /** Cooldowns by credential and model. The credential that was reported last comes last. */
@@ -95,8 +95,8 @@ export const makeHealthState = (maxModels = 100) => {
     const models = reports.get(credential) ?? new Map<string, ReportedCooldown>()
     const previous = join(models.get(model)?.cooldown ?? atLease, atLease)
     if (compare(cooldown, previous) <= 0) return false
-    // The success of a model beyond `maxModels` is stored in the database only. Its refusals park the whole key.
-    if (model !== wholeKey && !mayRemember(key, now)) return true
+    // Of a model beyond `maxModels`, a success is stored in the database only, and a refusal nowhere.
+    if (model !== wholeKey && !mayRemember(key, now)) return cooldown.strikes === 0
     models.set(model, { cooldown, reported_at: now })
     reports.delete(credential)
     reports.set(credential, models)
@@ -147,7 +147,7 @@ export const makeHealthState = (maxModels = 100) => {
       now: number
     ): ReadonlyArray<PendingCooldown> => {
       const { account_id, credential_id } = key
-      const contribution = contributionOf(atLease, outcome, answered_at, !mayRemember(key, now))
+      const contribution = contributionOf(atLease, outcome, answered_at)
       return scopes
         .filter((scope) => raise(key, modelOf(key, scope), atLease[scope], contribution[scope], now))
         .map((scope) => ({ account_id, credential_id, model: modelOf(key, scope), cooldown: contribution[scope] }))

@@ -121,7 +121,7 @@ export interface NextAttempt {
 
 /** The key of an attempt, and its health when the attempt began; a `Lease` is one. */
 export interface AttemptedKey {
-  readonly terms: LeasedKey
+  readonly terms: LeasedKey & { readonly provider: Provider }
   readonly health: Health
 }
 
@@ -252,6 +252,7 @@ const make = Effect.gen(function* () {
   const report = ({ health: atLease, terms }: AttemptedKey, outcome: Outcome, answered_at = Infinity) => {
     const { monotonic, wall } = momentOf(clock)
     const at = Math.min(toMonotonic(answered_at), monotonic)
+    metered.countOutcome(terms.provider, outcome)
     health.releaseTrial(terms, atLease)
     health.report(terms, atLease, outcome, at)
     uses.recordOutcome(terms, outcome, wall - (monotonic - at))

@@ -1,10 +1,12 @@
 import { Effect, Exit, Option } from "effect"
+import type { Provider } from "../../domain/Provider.ts"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
+import { type Outcome, outcomeNames } from "../../domain/routing/Outcome.ts"
 import type { Refusal } from "../../domain/routing/Past.ts"
 import { type Exclusion, exclusionReasons } from "../../domain/routing/Plan.ts"
 import { untrustedSeals } from "../../domain/routing/Pool.ts"
 import type { FamilyName } from "../../runtime/families.ts"
-import { makeMeter } from "../../runtime/Meter.ts"
+import { makeMeter, memoize } from "../../runtime/Meter.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import type { AnotherAccount, PlanFailure } from "./RouterErrors.ts"
 
@@ -28,7 +30,7 @@ const planFailures = {
   PoolsUnavailable: "unavailable"
 } as const satisfies Record<(PlanFailure | AnotherAccount)["_tag"], string>
 
-/** Makes the metrics of the router. Every series begins at zero, so that rates include its first event. */
+/** Makes the metrics of the router. Every series but those of outcomes begins at zero, so that rates include its first event. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const makeCounters = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
     const counters = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
@@ -38,6 +40,9 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const leaseResults = ["ok", "on_trial", "no_token", ...untrustedSeals] as const
   const countLease = makeCounters<"ok" | Refusal>("byok.router.leases", "result", leaseResults)
   const countExclusion = makeCounters<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
+  const countOutcome = memoize((provider: Provider) =>
+    memoize((tag: Outcome["_tag"]) => counter("byok.router.outcomes", { provider, outcome: outcomeNames[tag] }))
+  )
   return {
     /** Counts the result of planning. */
     plan: <A, E extends PlanFailure | AnotherAccount, R>(
@@ -54,6 +59,8 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     },
     /** Counts the result of opening a key. */
     countLease,
+    /** Counts the reported outcome of an attempt with a customer's key. A series begins with its first report. */
+    countOutcome: (provider: Provider, { _tag }: Outcome) => countOutcome(provider)(_tag)(),
     /** Counts a cooldown that began or grew. */
     countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses),
     /** Counts a change of the health or the last use of a key that was not stored and never will be. */

@@ -29,6 +29,7 @@ const resultCodes = {
   QuotaExhausted: "q",
   Rejected: "r",
   Forbidden: "f",
+  NotServed: "n",
   UpstreamFailed: "u",
   RequestRefused: "b",
   Abandoned: "a"
@@ -80,8 +81,9 @@ const fieldsOf = ({ account_id, handed_out_at, key, past, provider, request_id }
 
 const recordOf = ([, request_id, account, providers, handed_out_at, key, past]: Fields): RecordedAttempt => {
   const account_id = AccountId.make(account)
+  const provider = providers[0] as Provider
   const keyOf = ([id, model, key_version, whole, ofModel]: KeyFields): AttemptedKey => ({
-    terms: { request_id, account_id, credential_id: CredentialId.make(lengthen(id)), model, key_version },
+    terms: { request_id, account_id, credential_id: CredentialId.make(lengthen(id)), model, key_version, provider },
     health: {
       whole: cooldownAt(key_version, { epoch: whole[0], strikes: whole[1] }),
       model: cooldownAt(key_version, { epoch: ofModel[0], strikes: ofModel[1] })
@@ -90,7 +92,7 @@ const recordOf = ([, request_id, account, providers, handed_out_at, key, past]: 
   return {
     request_id,
     account_id,
-    provider: providers[0] as Provider,
+    provider,
     handed_out_at,
     key: key === null ? undefined : keyOf(key),
     past: past.map(([n, code, id]): Tried => ({

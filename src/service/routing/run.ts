@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
-import { Effect, Exit, type Scope } from "effect"
+import { Effect, Exit, Option, type Scope } from "effect"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import { credentialOf, isFinal, type Past } from "../../domain/routing/Past.ts"
+import { credentialOf, isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
 import type { Step } from "../../domain/routing/Plan.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import type { Lease } from "./Lease.ts"
@@ -19,9 +19,12 @@ export interface AttemptResult<A> {
 /** Sends a request to the upstream of a step; shared steps have no lease. */
 export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.Effect<AttemptResult<A>, E, R>
 
+const isExhausted = (exit: Exit.Exit<unknown, unknown>) =>
+  Option.match(Exit.findErrorOption(exit), { onNone: () => false, onSome: (error) => error instanceof Exhausted })
+
 /**
  * Makes the loop of attempts and reports. Invariant: each attempt is reported once, before its lease ends and the next
- * one is planned; one that fails or is interrupted counts as abandoned.
+ * one is planned; one that fails or is interrupted counts as abandoned. Each answer is returned or discarded.
  */
 export const makeRun = (
   nextAttempt: Router["Service"]["nextAttempt"],
@@ -51,23 +54,39 @@ export const makeRun = (
       )
       if (opened === undefined) return yield* new Exhausted({ past, providers: plan().providers, retry_at })
       const { lease, step } = opened
-      const result = yield* onEnd(attempt(step, lease), (exit) => {
-        // A failed attempt shows nothing about the key.
-        const outcome: Outcome = Exit.isSuccess(exit) ? exit.value.outcome : { _tag: "Abandoned" }
-        if (lease !== undefined) report(lease, outcome)
-      })
       const { provider } = step
+      const outcomeIn = (exit: Exit.Exit<AttemptResult<A>, E>): Outcome =>
+        // A failed attempt shows nothing about the key.
+        Exit.isSuccess(exit) ? outcomeAfter(past, provider, exit.value.outcome) : { _tag: "Abandoned" }
+      const result = yield* onEnd(attempt(step, lease), (exit) => {
+        if (lease !== undefined) report(lease, outcomeIn(exit))
+      })
+      const outcome = outcomeAfter(past, provider, result.outcome)
       return {
         ...result,
-        past: [...past, { provider, credential_id: credentialOf(step), result: result.outcome._tag }]
+        outcome,
+        past: [...past, { provider, credential_id: credentialOf(step), result: outcome._tag }]
       }
     })
 
     let past: Past = []
+    /** The last answer, if it said that the request is not served: it is returned if no step is left. */
+    let unserved: AttemptResult<A> | undefined
     for (;;) {
-      const result = yield* Effect.scoped(attemptOnce(past))
+      const last = unserved
+      const result = yield* Effect.scoped(attemptOnce(past)).pipe(
+        Effect.onExit((exit) =>
+          last === undefined || isExhausted(exit) ? Effect.void : (last.discard ?? Effect.void)
+        ),
+        Effect.catchIf(
+          (error) => error instanceof Exhausted && last !== undefined,
+          () => Effect.succeed(undefined)
+        )
+      )
+      if (result === undefined) return (last as AttemptResult<A>).value
       if (isFinal(result.outcome._tag)) return result.value
       past = result.past
-      if (result.discard !== undefined) yield* result.discard
+      unserved = result.outcome._tag === "NotServed" ? result : undefined
+      if (unserved === undefined && result.discard !== undefined) yield* result.discard
     }
   })

@@ -2,7 +2,7 @@ import { DateTime, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listNames } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import { keyFailures } from "../../domain/routing/LastUse.ts"
+import { failingRow, keyFailures } from "../../domain/routing/LastUse.ts"
 import type {
   CredentialPage,
   CredentialRepository,
@@ -34,8 +34,9 @@ const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
     WHEN EXISTS (
       SELECT FROM credential_use AS used
       WHERE used.account_id = ${account_id} AND used.credential_id = credentials.id
-      AND used.last_failed_version = credentials.key_version AND ${sql.in("used.last_failure", keyFailures)}
-      AND coalesce(used.last_succeeded_at, '-infinity') < used.last_failed_at
+      AND (used.refused_in_a_row >= ${failingRow}
+        OR used.last_failed_version = credentials.key_version AND ${sql.in("used.last_failure", keyFailures)}
+        AND coalesce(used.last_succeeded_at, '-infinity') < used.last_failed_at)
     ) THEN 'failing'
     ELSE 'active'
   END`

@@ -1,7 +1,7 @@
 import { Effect, Layer } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { CredentialId } from "../../domain/Identifiers.ts"
-import type { LastUse } from "../../domain/routing/LastUse.ts"
+import { type LastUse, longestRow } from "../../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/statements.ts"
@@ -20,34 +20,59 @@ const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) =
       ${sorted.map(({ last_succeeded_at }) => timeOf(last_succeeded_at))}::text[],
       ${sorted.map(({ last_failed_at }) => timeOf(last_failed_at))}::text[],
       ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[],
-      ${sorted.map(({ last_failed_version }) => last_failed_version ?? 0)}::integer[]
-    ) AS use (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure, last_failed_version)`
+      ${sorted.map(({ last_failed_version }) => last_failed_version ?? 0)}::integer[],
+      ${sorted.map(({ last_refused_at }) => timeOf(last_refused_at))}::text[],
+      ${sorted.map(({ last_refused_status }) => last_refused_status ?? -1)}::integer[],
+      ${sorted.map(({ last_refused_code }) => last_refused_code ?? "")}::text[],
+      ${sorted.map(({ refused_since }) => timeOf(refused_since))}::text[],
+      ${sorted.map(({ refused_in_a_row }) => refused_in_a_row)}::integer[]
+    ) AS use (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure,
+      last_failed_version, last_refused_at, last_refused_status, last_refused_code, refused_since, refused_in_a_row)`
 }
 
 export const layer = Layer.effect(
   CredentialUse,
   Effect.map(Database, ({ background, reads }) => ({
-    /** Keeps the latest of each time. The failure and its version are those of the latest `last_failed_at`. */
+    /** Merges as the domain's `mergeUses` does. */
     store: (uses) => {
       const { ask, sql } = background
+      /** The column of whichever row has the later time; the stored one if both are at the same time. */
+      const ofLater = (column: string, time: string) => sql`
+        ${sql(column)} = CASE WHEN used.${sql(time)} >= excluded.${sql(time)} OR excluded.${sql(time)} IS NULL
+          THEN used.${sql(column)} ELSE excluded.${sql(column)} END`
+      /** A column of the row of refused requests, unless a success followed them. */
+      const unlessOver = (row: Statement.Fragment, column: string) => sql`
+        CASE WHEN ${row}.last_refused_at
+          > coalesce(greatest(used.last_succeeded_at, excluded.last_succeeded_at), '-infinity')
+        THEN ${row}.${sql(column)} END`
+      const inOrder = (column: string) => [unlessOver(sql`used`, column), unlessOver(sql`excluded`, column)] as const
+      const [usedCount, newCount] = inOrder("refused_in_a_row")
       return Effect.asVoid(
         ask(
           sql`
           INSERT INTO credential_use AS used
-            (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure, last_failed_version)
+            (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure,
+              last_failed_version, last_refused_at, last_refused_status, last_refused_code, refused_since,
+              refused_in_a_row)
           SELECT credentials.account_id, credentials.id, nullif(use.last_leased_at, '')::timestamptz,
             nullif(use.last_succeeded_at, '')::timestamptz, nullif(use.last_failed_at, '')::timestamptz,
-            nullif(use.last_failure, ''), nullif(use.last_failed_version, 0)
+            nullif(use.last_failure, ''), nullif(use.last_failed_version, 0),
+            nullif(use.last_refused_at, '')::timestamptz, nullif(use.last_refused_status, -1),
+            nullif(use.last_refused_code, ''), nullif(use.refused_since, '')::timestamptz, use.refused_in_a_row
           FROM ${rowsOf(sql, uses)}
           JOIN credentials ON credentials.account_id = use.account_id AND credentials.id = use.credential_id
           ON CONFLICT (account_id, credential_id) DO UPDATE
           SET last_leased_at = greatest(used.last_leased_at, excluded.last_leased_at),
             last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),
             last_failed_at = greatest(used.last_failed_at, excluded.last_failed_at),
-            last_failure = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
-              THEN used.last_failure ELSE excluded.last_failure END,
-            last_failed_version = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
-              THEN used.last_failed_version ELSE excluded.last_failed_version END`,
+            last_refused_at = greatest(used.last_refused_at, excluded.last_refused_at),
+            ${ofLater("last_failure", "last_failed_at")}, ${ofLater("last_failed_version", "last_failed_at")},
+            ${ofLater("last_refused_status", "last_refused_at")}, ${ofLater("last_refused_code", "last_refused_at")},
+            refused_since = least(${sql.csv(inOrder("refused_since"))}),
+            refused_in_a_row = least(${longestRow}, coalesce(
+              CASE WHEN used.last_refused_at < excluded.refused_since OR excluded.last_refused_at < used.refused_since
+                THEN ${usedCount} + ${newCount} END,
+              greatest(${usedCount}, ${newCount}, 0)))`,
           "credential_use.store"
         )
       )
@@ -57,7 +82,9 @@ export const layer = Layer.effect(
       const rows = sql<LastUse & { readonly credential_id: CredentialId }>`
         SELECT credential_id, (extract(epoch FROM last_leased_at) * 1000)::float8 AS last_leased_at,
           (extract(epoch FROM last_succeeded_at) * 1000)::float8 AS last_succeeded_at,
-          (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure, last_failed_version
+          (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure, last_failed_version,
+          (extract(epoch FROM last_refused_at) * 1000)::float8 AS last_refused_at, last_refused_status,
+          last_refused_code, (extract(epoch FROM refused_since) * 1000)::float8 AS refused_since, refused_in_a_row
         FROM credential_use WHERE account_id = ${account_id} AND credential_id = ANY(${ids}::uuid[])`
       return Effect.map(
         ask(rows, "credential_use.find", account_id),

@@ -2,7 +2,7 @@ import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import type { Parking } from "../../domain/routing/CredentialStatus.ts"
-import { longestCooldown, cooldownCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
+import { cooldownCauseOf, isBlamed, longestCooldown, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { recordEach } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
@@ -29,16 +29,12 @@ const parkingName = ({ account_id, credential_id, model }: ParkingChange) => `${
 
 /** A stored parking. */
 type Stored = CredentialReference &
-  Pick<ParkingChange, "model" | "key_version"> & {
+  Pick<ParkingChange, "model" | "key_version" | "strikes"> & {
     readonly cause: string
     readonly parked_at: Date
     /** Whether the parking is still in force; null without an end. */
     readonly in_force: boolean | null
   }
-
-/** Whether the provider refused the key itself: only such refusals and the recovery from them are recorded. */
-const blamesKey = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
-  cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
 /**
  * Records an event for each key that providers began to refuse or to accept again, given the parkings before the
@@ -56,19 +52,19 @@ const recordChanges = Effect.fnUntraced(function* (
     const { account_id, cause, credential_id, key_version, model } = stored
     const parkings = parkingsOfKey.get(nameOf(stored)) ?? []
     const others = parkings.filter((one) => one.model !== model)
-    const previousCause = parkings.find((one) => one.model === model)?.cause
+    const previous = parkings.find((one) => one.model === model)
     parkingsOfKey.set(nameOf(stored), [...others, stored])
     const recoveries = others.filter((one) => one.cause === "succeeded")
     const lastRecovery = Math.max(...recoveries.map((one) => one.parked_at.getTime()))
     const isRecordedForAnother = others.some(
-      (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= lastRecovery
+      (one) => one.cause === cause && isBlamed(one) && one.in_force && one.parked_at.getTime() >= lastRecovery
     )
-    const isNewRefusal = blamesKey(cause) && previousCause !== cause && !isRecordedForAnother
-    const isRecovery = cause === "succeeded" && blamesKey(previousCause)
-    const refusal = isNewRefusal ? cause : isRecovery ? previousCause : undefined
+    const blamed = previous !== undefined && isBlamed(previous) ? previous : undefined
+    const subject = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
+    const isNewRefusal = isBlamed(stored) && blamed?.cause !== cause && !isRecordedForAnother
+    const refusal = isNewRefusal ? stored.cause : cause === "succeeded" ? blamed?.cause : undefined
     if (refusal === undefined) return []
     const action = isNewRefusal ? ("credential.rejected" as const) : ("credential.recovered" as const)
-    const subject = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
     return [{ action, ...subject, cause: refusal }]
   })
   if (changes.length === 0) return
@@ -96,7 +92,7 @@ const recordChanges = Effect.fnUntraced(function* (
 const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(parkingName, changes)
   const before = yield* sql<Stored>`
-    SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS in_force
+    SELECT parked.account_id, parked.credential_id, model, key_version, strikes, cause, parked_at, until > now() AS in_force
     FROM credential_parkings AS parked
     JOIN ${referencesOf(sql, setOf(sorted).distinct)}
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
@@ -127,7 +123,8 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
     OR (parked.key_version = excluded.key_version AND parked.cause <> 'leaked'
       AND (parked.epoch, coalesce(parked.until, '-infinity'), parked.strikes)
         < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))
-    RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause, parked.parked_at,
+    RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.strikes, parked.cause,
+      parked.parked_at,
       parked.until > now() AS in_force`
   yield* recordChanges(sql, before, merged)
   return [...merged, ...swept]

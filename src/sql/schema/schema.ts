@@ -174,6 +174,11 @@ export const schema: ReadonlyArray<string> = [
     last_failed_at timestamptz(3),
     last_failure text CHECK (last_failure ~ '^[a-z_]{1,32}$'),
     last_failed_version integer CHECK (last_failed_version > 0),
+    last_refused_at timestamptz(3),
+    last_refused_status integer,
+    last_refused_code text CHECK (last_refused_code ~ '^[!-~]{1,64}$'),
+    refused_since timestamptz(3),
+    refused_in_a_row integer NOT NULL DEFAULT 0 CHECK (refused_in_a_row >= 0),
     PRIMARY KEY (account_id, credential_id),
     CONSTRAINT credential_use_credential
       FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE,

@@ -8,6 +8,7 @@ import {
   join,
   cooldownCauses,
   expireStrikes,
+  isBlamed,
   initialCooldown
 } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
@@ -76,7 +77,7 @@ describe("the join of cooldowns", () => {
 describe("a cooldown", () => {
   it.each([
     ["RateLimited", "rate_limited", [5, 10, 20, 40, 80, 160, 300, 300], "model"],
-    ["Forbidden", "forbidden", [60, 120, 240, 480, 960, 1920, 3600, 3600], "model"],
+    ["Forbidden", "forbidden", [5, 10, 20, 40, 80, 160, 300, 300], "model"],
     ["Rejected", "rejected", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"],
     ["QuotaExhausted", "quota_exhausted", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"]
   ] as const)("after %s has cause %s, and doubles up to a limit (E22)", (tag, cause, lengths, scope) => {
@@ -122,14 +123,30 @@ describe("a cooldown", () => {
     assert.deepStrictEqual(availability(contributionOf(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
   })
 
-  it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)("is unchanged by outcome %s (Q27)", (_tag) => {
-    const parked = contributionOf(free, refused("Forbidden"), 0)
-    assert.strictEqual(contributionOf(parked, { _tag }, minute), parked)
+  it.each([
+    ["rejected", [true, true, true]],
+    ["quota_exhausted", [true, true, true]],
+    ["forbidden", [false, false, true]],
+    ["rate_limited", [false, false, false]],
+    ["leaked", [false, false, false]]
+  ])("with the cause %s blames the key after one, two and three refusals: %j", (cause, blamed) => {
+    assert.deepStrictEqual(
+      [1, 2, 3].map((strikes) => isBlamed({ cause, strikes })),
+      blamed
+    )
   })
+
+  it.each(["NotServed", "UpstreamFailed", "RequestRefused", "Abandoned"] as const)(
+    "is unchanged by outcome %s (Q27)",
+    (_tag) => {
+      const parked = contributionOf(free, refused("Forbidden"), 0)
+      assert.strictEqual(contributionOf(parked, { _tag }, minute), parked)
+    }
+  )
 
   it("leaves the key on trial for an hour after its end; then the key is free, and strikes restart", () => {
     const { model } = contributionOf(free, refused("Forbidden"), 0)
-    const end = minute + hour
+    const end = 5 * second + hour
     const healthAt = (now: number): Health => ({ ...free, model: expireStrikes(model, now) })
     assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "OnTrial", until: end })
     assert.deepStrictEqual(availability(healthAt(end), end), { _tag: "Free" })

@@ -18,7 +18,8 @@ const outcomes: ReadonlyArray<Outcome> = [
   { _tag: "Rejected" },
   { _tag: "Forbidden" },
   { _tag: "UpstreamFailed" },
-  { _tag: "RequestRefused" },
+  { _tag: "NotServed" },
+  { _tag: "RequestRefused", answer: { status: 400, code: "context_length_exceeded" } },
   { _tag: "Abandoned" }
 ]
 
@@ -57,7 +58,19 @@ describe("the last use of a credential", () => {
     assert.deepStrictEqual(useFromOutcome({ _tag: "Succeeded" }, 7, 2), { ...neverUsed, last_succeeded_at: 7 })
   })
 
-  it.each(tagged(["RequestRefused", "Abandoned"]))("records nothing of the outcome %s", (_tag, outcome) => {
+  it.each([
+    [undefined, { last_refused_status: null, last_refused_code: null }],
+    [
+      { status: 422, code: "a" },
+      { last_refused_status: 422, last_refused_code: "a" }
+    ]
+  ])("records the time, status and code of a refused request: %o", (answer, shown) => {
+    const outcome: Outcome = answer === undefined ? { _tag: "RequestRefused" } : { _tag: "RequestRefused", answer }
+    const row = { last_refused_at: 7, refused_since: 7, refused_in_a_row: 1 }
+    assert.deepStrictEqual(useFromOutcome(outcome, 7, 2), { ...neverUsed, ...row, ...shown })
+  })
+
+  it.each(tagged(["NotServed", "Abandoned"]))("records nothing of the outcome %s", (_tag, outcome) => {
     assert.deepStrictEqual(useFromOutcome(outcome, 7, 2), neverUsed)
   })
 
@@ -76,6 +89,38 @@ describe("the last use of a credential", () => {
       assert.deepStrictEqual(mergeUses(last, last), last)
     }
   )
+
+  const refusal: Outcome = { _tag: "RequestRefused" }
+  /** Uses from refused requests and successes at the times 0, 1, 2 and so on. */
+  const usesOf = (succeeded: ReadonlyArray<boolean>) =>
+    succeeded.map((isSuccess, at) => useFromOutcome(isSuccess ? { _tag: "Succeeded" } : refusal, at, 1))
+  const history = Arbitrary.array(elementOf([false, false, false, false, true]), { maxLength: 30 })
+  const rowOf = (succeeded: ReadonlyArray<boolean>) => succeeded.length - 1 - succeeded.lastIndexOf(true)
+
+  it.prop("counts the requests refused in a row since the last success, and fails from ten on", [history], ([all]) => {
+    const { refused_in_a_row, refused_since } = usesOf(all).reduce(mergeUses, neverUsed)
+    assert.strictEqual(refused_in_a_row, rowOf(all))
+    assert.strictEqual(refused_since, rowOf(all) === 0 ? null : all.length - rowOf(all))
+    assert.strictEqual(isFailing(usesOf(all).reduce(mergeUses, neverUsed), 1), rowOf(all) >= 10)
+  })
+
+  it.prop(
+    "never counts more refused requests than there were, and at least one, if reports repeat or come in another order",
+    [Arbitrary.array(integer(0, 9), { maxLength: 20 }), integer(-1, 9)],
+    ([times, success]) => {
+      const refused = times.map((at) => useFromOutcome(refusal, at, 1))
+      const uses = success < 0 ? refused : [...refused, useFromOutcome({ _tag: "Succeeded" }, success, 1)]
+      const { refused_in_a_row } = uses.reduce(mergeUses, neverUsed)
+      const isRefused = times.some((at) => at > success)
+      assert.isAtMost(refused_in_a_row, isRefused ? new Set(times).size : 0)
+      assert.isAtLeast(refused_in_a_row, isRefused ? 1 : 0)
+    }
+  )
+
+  it("counts at most a thousand refused requests", () => {
+    const counted = usesOf(Array.from({ length: 1001 }, () => false)).reduce(mergeUses, neverUsed)
+    assert.strictEqual(counted.refused_in_a_row, 1000)
+  })
 
   /** Whether an outcome counts as failing: at once, after an earlier and a later success, and with another key. */
   const failingAfter = (outcome: Outcome) => {

@@ -1,5 +1,6 @@
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
-import { isFinal, type Past, remainingAfter, type Tried } from "../../../src/domain/routing/Past.ts"
+import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import { isFinal, outcomeAfter, type Past, remainingAfter, type Tried } from "../../../src/domain/routing/Past.ts"
 import type { Step } from "../../../src/domain/routing/Plan.ts"
 import { assert, describe, it } from "../../support/it.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
@@ -9,8 +10,8 @@ const providers = ["openai", "azure"] as const
 const idOf = (n: number) => CredentialId.make(`00000000-0000-7000-9000-${String(n).padStart(12, "0")}`)
 const results = [
   ...(["Succeeded", "RequestRefused", "Abandoned", "UpstreamFailed", "UpstreamFailed", "UpstreamFailed"] as const),
-  ...(["RateLimited", "QuotaExhausted", "Rejected", "Forbidden", "on_trial", "no_token", "altered"] as const),
-  ...(["unknown_key", "unsupported"] as const)
+  ...(["RateLimited", "QuotaExhausted", "Rejected", "Forbidden", "NotServed", "on_trial"] as const),
+  ...(["no_token", "altered", "unknown_key", "unsupported"] as const)
 ]
 
 const ownStep = (provider: Step["provider"], n: number): Step => ({
@@ -56,6 +57,16 @@ describe("what a request has tried", () => {
     const isRemaining = remainingAfter(past)
     for (const step of steps)
       assert.strictEqual(isRemaining(step), mayBeTried(past, step), JSON.stringify([past, step]))
+  })
+
+  it.prop("makes a bare 403 after another of its provider say nothing about the key", [anyPast], ([past]) => {
+    for (const provider of providers) {
+      const isSecond = past.some((one) => one.provider === provider && one.result === "Forbidden")
+      const outcome: Outcome = { _tag: "Forbidden" }
+      assert.strictEqual(outcomeAfter(past, provider, outcome)._tag, isSecond ? "NotServed" : "Forbidden")
+      const rejected: Outcome = { _tag: "Rejected" }
+      assert.strictEqual(outcomeAfter(past, provider, rejected), rejected)
+    }
   })
 
   it("ends with an answer to return, and with no other result", () => {

@@ -102,8 +102,7 @@ describe("a run of attempts", () => {
   const answers: ReadonlyArray<Outcome> = [
     rejected,
     { _tag: "RateLimited", retry_after: 30_000 },
-    { _tag: "QuotaExhausted" },
-    { _tag: "Forbidden" }
+    { _tag: "QuotaExhausted" }
   ]
 
   inService.prop(
@@ -158,6 +157,69 @@ describe("a run of attempts", () => {
       assert.strictEqual(value, 1)
       assert.lengthOf((yield* planOf(owner)).steps, 3)
     }
+  })
+
+  inService("tries the next key if one does not serve the request, and returns the last such answer", function* () {
+    const { run } = yield* Router
+    const unserved: Outcome = { _tag: "NotServed" }
+    const forbidden: Outcome = { _tag: "Forbidden" }
+    const cases: ReadonlyArray<readonly [ReadonlyArray<Outcome>, value: number | null, parked: number]> = [
+      [[unserved, unserved], 2, 0],
+      [[unserved, succeeded], 2, 0],
+      [[unserved, rejected], null, 1],
+      [[rejected, unserved], 2, 1],
+      // The second bare 403 says nothing about its key.
+      [[forbidden, forbidden], 2, 1],
+      [[forbidden, unserved, forbidden], 3, 1]
+    ]
+    for (const [outcomes, value, parked] of cases) {
+      const owner = yield* newTenant
+      for (const _ of outcomes) yield* create(owner)
+      const alone = requestOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+      const discarded: Array<number> = []
+      let tried = 0
+      const answer = yield* Effect.result(
+        run(alone, () =>
+          Effect.sync(() => {
+            const n = (tried += 1)
+            const outcome = outcomes[n - 1] ?? assert.fail("too many attempts")
+            return { outcome, value: n, discard: Effect.sync(() => void discarded.push(n)) }
+          })
+        )
+      )
+      const returned = Result.isSuccess(answer) ? answer.success : null
+      assert.strictEqual(returned, value, JSON.stringify(outcomes))
+      const others = outcomes.map((_, at) => at + 1).filter((n) => n !== returned)
+      assert.sameMembers(discarded, others, "each answer is returned or discarded")
+      const { steps } = yield* (yield* Router).plan(alone)
+      assert.lengthOf(steps, outcomes.length - parked)
+    }
+  })
+
+  inService("discards an answer that was not served if the request is interrupted", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    yield* create(owner)
+    const { run } = yield* Router
+    const isWaiting = yield* Deferred.make<void>()
+    let tried = 0
+    let discarded = 0
+    const fiber = yield* Effect.forkChild(
+      run(requestOf(owner), () =>
+        Effect.gen(function* () {
+          if ((tried += 1) === 2) {
+            yield* Deferred.succeed(isWaiting, undefined)
+            return yield* Effect.never
+          }
+          const discard = Effect.sync(() => void (discarded += 1))
+          return { outcome: { _tag: "NotServed" } as const, value: "", discard }
+        })
+      )
+    )
+    yield* Deferred.await(isWaiting)
+    assert.strictEqual(discarded, 0)
+    yield* Fiber.interrupt(fiber)
+    assert.strictEqual(discarded, 1)
   })
 
   it.effect("plans each attempt with what was changed meanwhile (Q19, E4)", function* () {

@@ -51,7 +51,10 @@ describe("audit events of refused keys", () => {
       yield* seen({})
       yield* seen({})
       yield* seen({ strikes: 2, remaining: 120_000 })
-      yield* seen({ model: "m", cause: "forbidden", epoch: 1 })
+      for (const strikes of [1, 2, 3, 4]) {
+        assert.lengthOf(yield* events, strikes === 4 ? 2 : 1, "a bare 403 says little until the third in a row")
+        yield* seen({ model: "m", cause: "forbidden", epoch: 1, strikes, remaining: 60_000 * strikes })
+      }
       assert.deepStrictEqual(yield* events, [
         "credential.rejected rejected null 1",
         "credential.rejected forbidden m 1"
@@ -72,7 +75,7 @@ describe("audit events of refused keys", () => {
   it.live("are written once for a refusal of many models, until it ends or the key recovers", () =>
     Effect.gen(function* () {
       const { events, seen, sql } = yield* open
-      const forbidden = (n: number) => ({ model: `m${n}`, cause: "forbidden" }) as const
+      const forbidden = (n: number) => ({ model: `m${n}`, cause: "forbidden", strikes: 3 }) as const
       const refused = (n: number) => `credential.rejected forbidden m${n} 1`
       const none: ReadonlyArray<string> = []
       const expect = Effect.fnUntraced(function* (...added: ReadonlyArray<string>) {
@@ -93,7 +96,7 @@ describe("audit events of refused keys", () => {
       yield* seen(forbidden(100))
       yield* expect(refused(100))
       yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second' WHERE until IS NOT NULL`
-      yield* seen({ ...forbidden(100), strikes: 2 })
+      yield* seen({ ...forbidden(100), strikes: 4 })
       yield* expect()
       yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second' WHERE until IS NOT NULL`
       yield* seen(forbidden(101))

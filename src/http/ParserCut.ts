@@ -36,5 +36,5 @@ export const cutParsing = (socket: Duplex, admits: (request: IncomingMessage) =>
     return onIncoming(request, keepAlive)
   }
   // Before Node frees the parser for another connection.
-  socket.prependOnceListener("close", () => void (parserOf(socket) === parser && (parser[3] = onBody)))
+  socket.prependOnceListener("close", () => parserOf(socket) === parser && (parser[3] = onBody))
 }

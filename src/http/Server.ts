@@ -61,12 +61,12 @@ export const listen = Effect.fnUntraced(function* (
   options: ListenOptions,
   gracefulShutdown: Duration.Input
 ) {
-  const closed = yield* Effect.cached(Effect.callback<void>((resume) => close(() => resume(Effect.void))))
-  const listening = Effect.callback<void, HttpServerError.ServeError>((resume) => {
+  const closed = yield* Effect.cached(Effect.callback<undefined>((resume) => close(() => resume(Effect.undefined))))
+  const listening = Effect.callback<undefined, HttpServerError.ServeError>((resume) => {
     const onError = (cause: Error) => resume(Effect.fail(new HttpServerError.ServeError({ cause })))
     server.once("error", onError).listen({ backlog, ...options }, () => {
       server.off("error", onError)
-      resume(Effect.void)
+      resume(Effect.undefined)
     })
   })
   // Uninterruptible: closing the scope before Node listens would not stop the server.

@@ -194,13 +194,15 @@ export const makeNodeServer = (
     .on("request", take)
     .on("checkContinue", take)
     .on("checkExpectation", (request: IncomingMessage) => refuse(request.socket, new ExpectationFailed(), request))
-    .on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(socket, refusalOfParseError(error.code)))
+    .on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) =>
+      refuse(socket, refusalOfParseError(error.code))
+    )
     .on("connect", (request, socket) => {
       // Node no longer handles errors of this socket.
       socket.on("error", () => {}).resume()
       refuse(socket, new MethodNotAllowed(), request)
     })
-    .on("timeout", (socket) => {
+    .on("timeout", (socket: Socket) => {
       const [current] = connections.get(socket)?.pending ?? []
       // Before the answer is complete, the service may be what is slow, not the client.
       if (current === undefined || current.writableEnded) cutOff(socket)

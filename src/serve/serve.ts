@@ -163,7 +163,9 @@ export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {
       if (!canCut()) {
-        yield* refuse(`Node.js ${process.version} parses HTTP unlike the versions that byok supports: use 22 or 24.`)
+        return yield* refuse(
+          `Node.js ${process.version} parses HTTP unlike the versions that byok supports: use 22 or 24.`
+        )
       }
       const loadCertificate = Option.map(settings.tls, readCertificate)
       const reloads = yield* reloadOnSighup(loadCertificate)

@@ -37,7 +37,7 @@ const byTheBook: Readonly<Record<Role, string>> = {
 }
 const roles = Object.keys(byTheBook) as ReadonlyArray<Role>
 
-/** Every endpoint that authenticates, the right to open routes, and an unknown name. */
+/** Every endpoint that authenticates, the right to get attempts, and an unknown name. */
 const operations = [
   ...Object.keys(Api.groups.byok.endpoints),
   ...Object.keys(LinksApi.groups.links.endpoints),

@@ -485,20 +485,23 @@ layerLive(Accounts.layer, { timeout: "120 seconds" })("a client with 60 connecti
     }
   )
 
-  it.effect("that does not read exceeds that bound in a build that takes memory without a threshold (control)", function* () {
-    const folder = yield* temporaryDirectory
-    cpSync(dirname(byokScript), folder, { recursive: true })
-    const file = join(folder, "main.js")
-    const source = readFileSync(file, "utf8")
-    const planted = source.replace("bytes > shares[use] * (total - used)) return false", "false) return false")
-    assert.notStrictEqual(planted, source)
-    writeFileSync(file, planted)
-    const seen = yield* measure(
-      "port",
-      ["GET /api/v1/byok"],
-      manners["does not read"] as Manner,
-      join(folder, "bin.js")
-    )
-    assert.isAbove(seen.growth, mostGrowth, figures(seen))
-  })
+  it.effect(
+    "that does not read exceeds that bound in a build that takes memory without a threshold (control)",
+    function* () {
+      const folder = yield* temporaryDirectory
+      cpSync(dirname(byokScript), folder, { recursive: true })
+      const file = join(folder, "main.js")
+      const source = readFileSync(file, "utf8")
+      const planted = source.replace("bytes > shares[use] * (total - used)) return false", "false) return false")
+      assert.notStrictEqual(planted, source)
+      writeFileSync(file, planted)
+      const seen = yield* measure(
+        "port",
+        ["GET /api/v1/byok"],
+        manners["does not read"] as Manner,
+        join(folder, "bin.js")
+      )
+      assert.isAbove(seen.growth, mostGrowth, figures(seen))
+    }
+  )
 })

@@ -82,7 +82,7 @@ layerLive(TestService.layer)("an attempt (D58)", (it) => {
 })
 
 layerLive(TestService.layerWith({ settings: (given) => ({ ...given, tokensOnly: true }) }))(
-  "opening a route with TOKENS_ONLY (D58)",
+  "asking for an attempt with TOKENS_ONLY (D58)",
   (it) => {
     it.effect("returns tokens by default, and 400 if keys as stored are requested", function* () {
       const { open, path } = yield* scene

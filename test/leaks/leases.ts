@@ -2,13 +2,13 @@ import { inspect } from "node:util"
 import { Console, Effect } from "effect"
 import type { Lease } from "../../src/service/routing/Lease.ts"
 import type { RoutingRequest } from "../../src/domain/routing/RoutingRequest.ts"
-import type { PlannedRequest } from "../../src/service/routing/RouterRequest.ts"
+import type { RequestPlan } from "../../src/service/routing/RouterRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Channel } from "./Channel.ts"
 
 /** A request for the key alone, its plan, and a change after which it is not leased. */
 interface Leasable {
-  readonly plan: PlannedRequest
+  readonly plan: RequestPlan
   readonly request: RoutingRequest
   readonly change: Effect.Effect<void>
 }

@@ -29,7 +29,7 @@ const areas = [
   },
   { tests: "test/service/tokens/*.test.ts", sources: "src/service/tokens/*.ts" },
   {
-    tests: "test/{service/routing/{Pools,Router,Turns},port/CredentialPoolsContract,world/World}.test.ts",
+    tests: "test/{service/routing/{Pools,Router},port/CredentialPoolsContract,world/World}.test.ts",
     sources: "src/{service/routing/Pools,sql/routing/CredentialPoolsLive}.ts",
     database: true
   },
@@ -45,10 +45,10 @@ const areas = [
     database: true
   },
   { tests: "test/sql/connection/Batching.test.ts", sources: "src/sql/connection/Batching.ts" },
-  { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
+  { tests: "test/service/routing/Attempts.test.ts", sources: "src/service/routing/{Attempts,attemptText}.ts" },
   {
-    tests: "test/gateway/{GatewayServer,Credentials,Events,LeavingClient}.test.ts",
-    sources: "src/gateway/{Handlers,Routes}.ts",
+    tests: "test/gateway/{Attempts,GatewayServer,Credentials,Events,LeavingClient}.test.ts",
+    sources: "src/gateway/{Handlers,makeAttempts}.ts",
     database: true
   },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" },

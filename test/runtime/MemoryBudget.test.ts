@@ -48,7 +48,7 @@ const makeReference = (rule: "right" | "fixed share" | "routing shares too" | "o
   const held: Array<{ account: string; use: Step["use"]; bytes: number }> = []
   /** Least recently used first. */
   let cached: Array<{ key: string; value: string; bytes: number }> = []
-  let dropped: Array<string> = []
+  const dropped: Array<string> = []
   let count = 0
   const sum = (some: ReadonlyArray<{ readonly bytes: number }>) => some.reduce((all, { bytes }) => all + bytes, 0)
   const drop = (key: string) => {
@@ -120,7 +120,7 @@ describe("a memory budget", () => {
       for (const step of steps) {
         const [result, ...state] = subject(step)
         assert.deepStrictEqual([result, ...state], reference(step))
-        const [, held = {}, cached = 0] = state as [unknown, Record<string, number>, number]
+        const [, held, cached] = state as [unknown, Record<string, number>, number]
         assert.isAtMost(
           Object.values(held).reduce((sum, bytes) => sum + bytes, cached),
           total

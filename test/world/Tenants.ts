@@ -14,7 +14,7 @@ const tenantNumbered = (n: number) => ({
   account_id: AccountId.make(idOf(10 + n)),
   workspace_id: WorkspaceId.make(idOf(20 + n)),
   hash: ApiKeyHash.make(String(n).repeat(64)),
-  /** Of ordinary API keys, which open routes. */
+  /** Of ordinary API keys, which get attempts. */
   apiKeys: ["a", "b"].map((letter) => ApiKeyHash.make(`${n}${letter}`.repeat(32)))
 })
 export type Tenant = ReturnType<typeof tenantNumbered>

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto"
 import { Context, Data, Effect, Layer, type Scope } from "effect"
-import type { Provider } from "../../domain/Provider.ts"
 import { type Outcome, outcomeOf } from "../../domain/routing/Outcome.ts"
 import { isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
 import { AttemptMac } from "../../port/AttemptMac.ts"
@@ -20,21 +19,21 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
     const mac = yield* AttemptMac
     const arrivals = makeArrivals(now)
 
-    /** Reads the attempt of a report, which was handed out within the hour. */
-    const read = Effect.fnUntraced(function* (report: Report) {
-      const attempt = decodeAttempt(mac, report.attempt)
+    /** Reads the text of an attempt that was handed out within the hour. */
+    const read = Effect.fnUntraced(function* (text: string) {
+      const attempt = decodeAttempt(mac, text)
       if (attempt === undefined) return yield* new UnknownAttempt()
-      // No database is asked for a final result, because its time changes no health.
-      if (!isFinal(outcomeAt(attempt.provider, report, now())._tag)) yield* synchronize
+      yield* synchronize
       return now() > attempt.handed_out_at + validMillis ? yield* new UnknownAttempt() : attempt
     })
 
     const record = (recorded: RecordedAttempt, report: Report): Effect.Effect<Outcome> => {
       const { handed_out_at, key, past, provider } = recorded
-      const { took_ms } = report
-      const answered_at =
-        took_ms === undefined ? arrivals.firstOf(report.attempt) : Math.min(handed_out_at + took_ms, now())
-      const outcome = outcomeAfter(past, provider, outcomeAt(provider, report, answered_at))
+      const { attempt, body = null, retry_after = null, status, took_ms } = report
+      const answered_at = took_ms === undefined ? arrivals.firstOf(attempt) : Math.min(handed_out_at + took_ms, now())
+      const answered: Outcome =
+        status === undefined ? { _tag: "Abandoned" } : outcomeOf({ provider, status, body, retry_after }, answered_at)
+      const outcome = outcomeAfter(past, provider, answered)
       return key === undefined ? Effect.succeed(outcome) : Effect.as(reportKey(key, outcome, answered_at), outcome)
     }
 
@@ -70,7 +69,7 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
         { after, freshness = "now", request_id = randomUUID() }: AttemptCall
       ): Effect.fn.Return<AttemptAnswer, PlanFailure | UnknownAttempt, Scope.Scope> {
         if (after === undefined) return { outcome: undefined, ...(yield* open(request, [], { freshness, request_id })) }
-        const last = yield* read(after)
+        const last = yield* read(after.attempt)
         const { account_id, key, past, provider } = last
         if ("account_id" in request && request.account_id !== account_id) return yield* new UnknownAttempt()
         const outcome = yield* record(last, after)
@@ -81,7 +80,7 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
       }),
       /** Records the result of an attempt after which no other follows. */
       report: (reported: Report): Effect.Effect<Outcome, UnknownAttempt> =>
-        Effect.flatMap(read(reported), (attempt) => record(attempt, reported))
+        Effect.flatMap(read(reported.attempt), (attempt) => record(attempt, reported))
     }
   })
 }) {
@@ -117,10 +116,6 @@ interface AttemptAnswer {
 
 /** No instance of this database handed out this attempt within the last hour, or it is of another account. */
 export class UnknownAttempt extends Data.TaggedError("UnknownAttempt") {}
-
-/** The outcome that a report describes, if the upstream answered at this time. */
-const outcomeAt = (provider: Provider, { body = null, retry_after = null, status }: Report, at: number): Outcome =>
-  status === undefined ? { _tag: "Abandoned" } : outcomeOf({ provider, status, body, retry_after }, at)
 
 /** How long the text of an attempt is valid: the database keeps a cooldown for longer. */
 const validMillis = 3_600_000

@@ -1,4 +1,4 @@
-import { Array as Arr, Clock, Context, Duration, Effect, Fiber, Layer, Option, Result } from "effect"
+import { Array as Arr, Clock, Context, Effect, Fiber, Layer, Option, Result } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { isUnableToSign } from "../../domain/KeyMaterial.ts"
@@ -24,7 +24,7 @@ import {
   type StoredPool
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
+import { timeLeft } from "../../runtime/Deadline.ts"
 import { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"

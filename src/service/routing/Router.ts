@@ -25,7 +25,7 @@ import { makeOpenKey } from "./makeOpenKey.ts"
 import { type Member, Pools, type Snapshot, type WorkspacePools } from "./Pools.ts"
 import { AnotherAccount, type Exhausted, type PlanFailure, PoolsUnavailable } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import type { Freshness, KeyRequest, PlannedRequest, ResolvedRequest, RouterRequest } from "./RouterRequest.ts"
+import type { Freshness, KeyRequest, RequestPlan, ResolvedRequest, RouterRequest } from "./RouterRequest.ts"
 import { type Attempt, makeRun } from "./run.ts"
 
 /**
@@ -45,7 +45,7 @@ export class Router extends Context.Service<
      * instance before the call. With a duration of up to ten minutes, it may use snapshots that the database confirmed
      * within that time, even while the database is away; but an API key is always looked up.
      */
-    readonly plan: (request: RouterRequest, freshness?: Freshness) => Effect.Effect<PlannedRequest, PlanFailure>
+    readonly plan: (request: RouterRequest, freshness?: Freshness) => Effect.Effect<RequestPlan, PlanFailure>
     /**
      * Opens the next attempt of a request after its past, until the scope closes. Report each attempt before that.
      */
@@ -264,7 +264,7 @@ const make = Effect.gen(function* () {
   return Router.of({
     plan: (request, freshness = "now") =>
       metered.plan(
-        Effect.map(readPools(request, freshness), (pools): PlannedRequest => {
+        Effect.map(readPools(request, freshness), (pools): RequestPlan => {
           const inputs = inputsOf(request, pools)
           return { ...planFor(inputs), request: inputs.request }
         }),

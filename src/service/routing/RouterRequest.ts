@@ -19,6 +19,6 @@ export type ResolvedRequest = RoutingRequest & { readonly workspace_id: Workspac
 export type Freshness = "now" | Duration.Duration
 
 /** The plan of a request: which keys to try in which order, and why not others. */
-export interface PlannedRequest extends Plan {
+export interface RequestPlan extends Plan {
   readonly request: ResolvedRequest
 }

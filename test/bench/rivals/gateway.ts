@@ -8,8 +8,8 @@ const agent = new Agent({ keepAlive: true })
 const targets = [{ provider: "azure", endpoint: { shared: false } }]
 const type = { "content-type": "application/json" }
 
-interface Opened {
-  readonly data: { readonly route: string; readonly next: { readonly attempt: number; readonly key: string } }
+interface Answer {
+  readonly data: { readonly next: { readonly attempt: string; readonly key: string } }
 }
 
 const post = async (options: RequestOptions, body: string) => {
@@ -24,10 +24,10 @@ const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
   const account_id = incoming.headers.authorization?.slice("Bearer ".length)
   const body = await text(incoming)
   const { model } = JSON.parse(body) as { readonly model: string }
-  const { next, route } = ((await ask("/v1/routes", { account_id, model, targets })) as Opened).data
+  const { next } = ((await ask("/v1/attempts", { account_id, model, targets })) as Answer).data
   const headers = { ...type, authorization: `Bearer ${next.key}` }
   const answer = await post({ hostname, port: upstreamPort, path: incoming.url, headers }, body)
-  const reported = ask(`/v1/routes/${route}/attempts/${next.attempt}`, { status: answer.statusCode })
+  const reported = ask("/v1/reports", { reports: [{ attempt: next.attempt, status: answer.statusCode }] })
   outgoing.writeHead(answer.statusCode ?? 502, type).end(await text(answer))
   await reported
 }

@@ -12,7 +12,7 @@ import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
 import { type AttemptOptions, Router } from "../../../src/service/routing/Router.ts"
 import { type Exhausted, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
-import type { PlannedRequest } from "../../../src/service/routing/RouterRequest.ts"
+import type { RequestPlan } from "../../../src/service/routing/RouterRequest.ts"
 import { addApiKey, newTenant } from "../../support/database/newTenant.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
@@ -27,7 +27,7 @@ const inService = itWith(service)
 const onMemory = itWith(inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
 
-const stepsOf = ({ steps }: PlannedRequest) =>
+const stepsOf = ({ steps }: RequestPlan) =>
   steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
 
 /** A router whose cipher fails to open a key as long as `failure` returns a failure. */

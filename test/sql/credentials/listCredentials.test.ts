@@ -31,26 +31,19 @@ const open = Effect.gen(function* () {
 })
 const times = <A>(count: number, one: A) => Array.from({ length: count }, () => one)
 
-it.live(
-  "a page that exceeds the memory taken for it is read again once more is taken (R13)",
-  function* () {
-    const { asked, list, memory, page, repository, statements } = yield* open
-    const allowed_models = times(100, "m".repeat(200))
-    yield* repository.insert(
-      account_id,
-      { ...plainCredential(workspace_id, uuid(11)), allowed_models },
-      plainSealedKey()
-    )
-    const [all] = yield* list([page({ memory: memory(1024 * kibibyte) })])
-    assert.deepStrictEqual(all?.credentials[0]?.allowed_models, allowed_models)
-    assert.deepStrictEqual(asked, [])
-    assert.deepStrictEqual(yield* statements([page()]), [1, 1])
-    const bytes = 20_000
-    assert.deepStrictEqual(asked, [bytes])
-    assert.deepStrictEqual(yield* list([page({ memory: memory(bytes) }), page({ memory: memory(bytes - 1) })]), [
-      all,
-      all
-    ])
-    assert.deepStrictEqual(asked, [bytes, bytes])
-  }
-)
+it.live("a page that exceeds the memory taken for it is read again once more is taken (R13)", function* () {
+  const { asked, list, memory, page, repository, statements } = yield* open
+  const allowed_models = times(100, "m".repeat(200))
+  yield* repository.insert(account_id, { ...plainCredential(workspace_id, uuid(11)), allowed_models }, plainSealedKey())
+  const [all] = yield* list([page({ memory: memory(1024 * kibibyte) })])
+  assert.deepStrictEqual(all?.credentials[0]?.allowed_models, allowed_models)
+  assert.deepStrictEqual(asked, [])
+  assert.deepStrictEqual(yield* statements([page()]), [1, 1])
+  const bytes = 20_000
+  assert.deepStrictEqual(asked, [bytes])
+  assert.deepStrictEqual(yield* list([page({ memory: memory(bytes) }), page({ memory: memory(bytes - 1) })]), [
+    all,
+    all
+  ])
+  assert.deepStrictEqual(asked, [bytes, bytes])
+})

@@ -4,7 +4,7 @@ import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
 import { type AttemptOptions, Router } from "../../../src/service/routing/Router.ts"
-import type { PlannedRequest } from "../../../src/service/routing/RouterRequest.ts"
+import type { RequestPlan } from "../../../src/service/routing/RouterRequest.ts"
 
 const model = "a/model"
 
@@ -21,7 +21,7 @@ export const requestOf = ({ account_id, workspace_id }: PoolOwner, change: objec
 export const planOf = (owner: PoolOwner, change: object = {}) =>
   Effect.flatMap(Router, ({ plan }) => plan(requestOf(owner, change)))
 
-export const ownStep = ({ steps }: PlannedRequest, index = 0) => {
+export const ownStep = ({ steps }: RequestPlan, index = 0) => {
   const step = steps[index]
   return step?._tag === "Own" ? step : assert.fail("no own step")
 }

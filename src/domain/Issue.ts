@@ -1,4 +1,5 @@
 import { Schema, SchemaAST, type SchemaIssue } from "effect"
+import { nearestWord } from "./nearestWord.ts"
 
 /** An invalid field and its rule (D7). The message never repeats a value of the input. */
 export const Issue = Schema.Struct({
@@ -10,6 +11,15 @@ export const Issue = Schema.Struct({
   message: Schema.String.annotate({ examples: ["must be a string"] })
 })
 export type Issue = typeof Issue.Type
+
+/** The message for an unknown member: the member that is likely meant, or all that are known. */
+const unknownMember = (name: string, { propertySignatures }: SchemaAST.Objects) => {
+  const known = propertySignatures.map(({ name }) => String(name))
+  const nearest = nearestWord(name, known)
+  return nearest === undefined
+    ? `unknown member; known: ${known.join(", ")}`
+    : `unknown member; the nearest is ${nearest}`
+}
 
 /**
  * Converts a decoding failure to issues with the `message` annotations of our schemas (D7). The message of a check
@@ -23,9 +33,13 @@ export const issuesOf = (
   const oneIssue = (message: string) => [{ path, message: filterMessage ?? message }]
   switch (issue._tag) {
     case "Pointer": {
-      // An unknown member name may be a secret: repeat only short words.
-      if (issue.issue._tag === "UnexpectedKey" && !/^[\w.[\]-]{1,20}$/.test(String(issue.path[0]))) {
-        return issuesOf(issue.issue, path)
+      const { issue: inner } = issue
+      if (inner._tag === "UnexpectedKey" && SchemaAST.isObjects(inner.ast)) {
+        const name = String(issue.path[0])
+        const annotated = inner.ast.annotations?.["messageUnexpectedKey"]
+        const message = typeof annotated === "string" ? annotated : unknownMember(name, inner.ast)
+        // An unknown member name may be a secret: repeat only short words.
+        return [{ path: /^[\w.[\]-]{1,20}$/.test(name) ? [...path, name] : path, message: filterMessage ?? message }]
       }
       const segments = issue.path.map((segment) => (typeof segment === "number" ? segment : String(segment)))
       return issuesOf(issue.issue, [...path, ...segments], filterMessage)
@@ -43,12 +57,8 @@ export const issuesOf = (
     case "AnyOf":
       if (issue.issues.length > 0) return issue.issues.flatMap((inner) => issuesOf(inner, path, filterMessage))
   }
-  // The rest: an unknown member, a wrong type, or a value that no alternative of a union fits.
-  const annotation = issue._tag === "UnexpectedKey" ? "messageUnexpectedKey" : "message"
-  const annotated = "ast" in issue ? issue.ast.annotations?.[annotation] : undefined
-  if (issue._tag === "UnexpectedKey" && annotated === undefined && SchemaAST.isObjects(issue.ast)) {
-    return oneIssue(`unknown member; known: ${issue.ast.propertySignatures.map(({ name }) => String(name)).join(", ")}`)
-  }
+  // The rest: a wrong type, or a value that no alternative of a union fits.
+  const annotated = "ast" in issue ? issue.ast.annotations?.["message"] : undefined
   return oneIssue(
     typeof annotated === "string" ? annotated : path.length === 0 ? "must be a JSON object" : "has the wrong type"
   )

@@ -1,5 +1,6 @@
 import { Schema } from "effect"
-import { checkInput, nearestWord } from "./checkInput.ts"
+import { checkInput } from "./checkInput.ts"
+import { nearestWord } from "./nearestWord.ts"
 
 const unknownSlug = "must be a known provider slug"
 
@@ -28,11 +29,35 @@ export type Provider = typeof Provider.Type
 
 const knownSlugs: ReadonlySet<unknown> = new Set(slugs)
 
-/** A provider in a request. The error for an unknown slug suggests a similar one, if any. */
+/** The names that other gateways and users have for a provider, if no edit of two characters makes its slug of them. */
+// prettier-ignore
+const otherNames: { readonly [Slug in Provider]?: ReadonlyArray<string> } = {
+  alibaba: ["dashscope", "qwen"],
+  "amazon-bedrock": ["aws", "aws-bedrock", "bedrock", "bedrock-converse"],
+  anthropic: ["claude"],
+  azure: ["azure-ai", "azure-openai", "microsoft"],
+  fireworks: ["fireworks-ai"],
+  "google-ai-studio": ["gemini", "google", "google-ai", "google-gemini"],
+  "google-vertex": ["gcp", "vertex", "vertex-ai", "vertexai"],
+  moonshotai: ["kimi"],
+  nvidia: ["nvidia-nim"],
+  openai: ["chatgpt"],
+  perplexity: ["perplexity-ai"],
+  together: ["together-ai"],
+  xai: ["grok"],
+  "z-ai": ["glm", "zhipu", "zhipuai"]
+}
+
+const slugNear = (text: string): string | undefined => {
+  const name = text.toLowerCase().replaceAll("_", "-")
+  return slugs.find((slug) => otherNames[slug]?.includes(name) === true) ?? nearestWord(text, slugs)
+}
+
+/** A provider in a request. The error for an unknown slug names the one that is likely meant, if any. */
 export const RequestedProvider = Provider.pipe(
   checkInput((input) => {
     if (knownSlugs.has(input)) return true
-    const nearest = typeof input === "string" ? nearestWord(input, slugs) : undefined
+    const nearest = typeof input === "string" ? slugNear(input) : undefined
     return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
   })
 )
@@ -58,6 +83,10 @@ const tokenProviders: ReadonlySet<string> = new Set<Provider>([
 
 /** Whether a key of this provider may be a JSON object from which the service signs short-lived tokens (D57). */
 export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)
+
+/** Whether all API keys of a provider that signs tokens have forms that tell them from other texts. */
+export const hasKnownApiKeys = (provider: string): boolean =>
+  provider === "amazon-bedrock" || provider === "google-vertex"
 
 /** Providers whose key may be JSON with several secrets. The label of such a key shows only one member (D56). */
 export const multiSecretProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]

@@ -1,5 +1,5 @@
 import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted, Schema } from "effect"
-import { nearestWord } from "../domain/checkInput.ts"
+import { nearestWord } from "../domain/nearestWord.ts"
 
 /** Reads the environment at each lookup: Effect's default keeps a copy, with secrets that were removed later. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(
@@ -32,6 +32,11 @@ export const decodedBy = <A>(codec: Schema.Codec<A, string>, expected: string): 
 })
 
 export const text: Kind<string> = { read: Config.String, expected: "text" }
+
+export const address = decodedBy(
+  Schema.String.check(Schema.isPattern(/^[^[\]]*$/)),
+  "a host name or an address, without brackets"
+)
 
 const isHttp = ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
 

@@ -1,14 +1,18 @@
 import { createHmac } from "node:crypto"
 import { Effect, Option, Redacted } from "effect"
+import { decoderOf } from "../../domain/checkInput.ts"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, IdempotencyKey } from "../../domain/Identifiers.ts"
-import { decodeNewCredential, fingerprintMembers, type NewCredential } from "../../domain/NewCredential.ts"
+import { fingerprintMembers, NewCredential } from "../../domain/NewCredential.ts"
 import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
 import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { keyHashOf } from "./Idempotency.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
+
+/** Refuses unknown members, unlike a create over HTTP: a misspelt restriction would be lost for every record of a file. */
+const decodeRecord = decoderOf(NewCredential, { onExcessProperty: "error" })
 
 /**
  * Creates the credential that a record of an import file describes, unless an earlier import with the same salt did.
@@ -18,7 +22,7 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
   const { create } = yield* Credentials
   const repository = yield* CredentialRepository
   const account_id = accountOf(yield* CurrentPrincipal)
-  const input = yield* decodeNewCredential(body)
+  const input = yield* decodeRecord(body)
   const created = yield* Effect.catchTag(create(input, idempotencyKeyOf(salt, input)), "Conflict", () => changedSince)
   if (!created.replayed) return created
   const stored = yield* repository.findSealed(account_id, created.credential.id)
@@ -39,7 +43,7 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
   const freePlacesByPool = new Map<string, number>()
 
   return Effect.fnUntraced(function* (body: unknown) {
-    const input = yield* decodeNewCredential(body)
+    const input = yield* decodeRecord(body)
     const { provider } = input
     const workspace_id = yield* checkOwnership(account_id, input)
     const idempotency_key = idempotencyKeyOf(salt, input)

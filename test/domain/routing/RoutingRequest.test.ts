@@ -72,7 +72,7 @@ describe("a routing request", () => {
     ["targets", withEndpoint({ zdr: 1, shared: null }), twoFlags],
     ["zdr", true, `zdr: unknown member; known: ${Object.keys(routingFields).join(", ")}`],
     ["targets", [{ provider: "openai", shared: false }], "targets.0.shared: unknown member; known: provider, endpoint"],
-    ["targets", withEndpoint({ ZDR: true }), "targets.0.endpoint.ZDR: unknown member; known: kind, region, zdr, shared"]
+    ["targets", withEndpoint({ ZDR: true }), "targets.0.endpoint.ZDR: unknown member; the nearest is zdr"]
   ])("with %s %j is refused: %s", (member, value, expected) => {
     assert.strictEqual(issues({ ...least, [member]: value }).join(), expected)
   })

@@ -4,7 +4,7 @@ import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { AccountId } from "../../../src/domain/Identifiers.ts"
 import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
-import { importCredential } from "../../../src/service/credentials/importCredential.ts"
+import { importCredential, makeImportCheck } from "../../../src/service/credentials/importCredential.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { acceptedBody, anyBody, givenKey, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { inMemory, own } from "../../support/memory/inMemory.ts"
@@ -13,7 +13,9 @@ import { remove, update } from "../../support/service/asTenant.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const salt = Buffer.alloc(32, "salt")
-const body = oneOf<Record<string, unknown>>(acceptedBody(givenKey), acceptedBody(givenKey), anyBody(text(0, 20)))
+/** A record without the unknown member that a create over HTTP ignores. */
+const record = Arbitrary.map(acceptedBody(givenKey), ({ added_later: _, ...members }) => members)
+const body = oneOf<Record<string, unknown>>(record, record, anyBody(text(0, 20)))
 const bodies = Arbitrary.array(body, { maxLength: 8 })
 const minimal = { provider: "groq", key: "fake-key-fake-key-fake" }
 
@@ -62,6 +64,28 @@ describe("the import of a record", () => {
     assert.deepStrictEqual(error.error.metadata.issues, [
       { path: ["key"], message: "must not have a scheme such as Bearer before it" }
     ])
+    assert.strictEqual((yield* Memory).credentials.size, 0)
+  })
+
+  inService.each<readonly [member: string, path: ReadonlyArray<string>, message: string]>([
+    ["alowed_models", ["alowed_models"], "unknown member; the nearest is allowed_models"],
+    ["Disabled", ["Disabled"], "unknown member; the nearest is disabled"],
+    ["allowed_api_key_hashs", [], "unknown member; the nearest is allowed_api_key_hashes"],
+    [
+      "models",
+      ["models"],
+      "unknown member; known: key, provider, workspace_id, name, disabled, is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr"
+    ]
+  ])("is refused with the nearest name if it has the unknown member %s", function* ([member, path, message]) {
+    const { account_id } = yield* newTenant
+    const checked = Effect.flatMap(makeImportCheck(account_id, salt), (check) => check({ ...minimal, [member]: ["x"] }))
+    for (const run of [importCredential({ ...minimal, [member]: ["x"] }, salt), checked]) {
+      const error = yield* Effect.flip(
+        Effect.provideService(run as typeof checked, CurrentPrincipal, { kind: "in_process", account_id })
+      )
+      assert(error._tag === "InvalidParams")
+      assert.deepStrictEqual(error.error.metadata.issues, [{ path, message }])
+    }
     assert.strictEqual((yield* Memory).credentials.size, 0)
   })
 

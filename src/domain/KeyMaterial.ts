@@ -1,7 +1,7 @@
 import { Option, Redacted, Result, Schema } from "effect"
-import { type CloudKey, decodeCloudKey, publicIdOf } from "./CloudKey.ts"
+import { type CloudKey, containsCloudKey, decodeCloudKey, isCloudApiKey, publicIdOf } from "./CloudKey.ts"
 import type { Issue } from "./Issue.ts"
-import { signsTokens, takesRegionInKey } from "./Provider.ts"
+import { hasKnownApiKeys, signsTokens, takesRegionInKey } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
@@ -37,10 +37,14 @@ const firstApiKeyIn = (text: string): string | undefined => {
   return keys.find((key): key is string => typeof key === "string" && key !== "")
 }
 
-/** Whether a key has the form of a cloud key but cannot sign tokens. False for other keys, which need not sign. */
+/**
+ * Whether a key is or may be a cloud key that cannot sign tokens: malformed, in another form than JSON, or stored for a
+ * provider whose keys sign none. False for API keys, which need not sign.
+ */
 export const isUnableToSign = (provider: string, text: string): boolean => {
   const cloudKey = parseCloudKey(provider, text)
-  return cloudKey !== undefined && Result.isFailure(cloudKey)
+  if (cloudKey !== undefined) return Result.isFailure(cloudKey)
+  return hasKnownApiKeys(provider) ? !isCloudApiKey(text) : containsCloudKey(text)
 }
 
 /** The issue of a malformed cloud key. `fault` is a sentence of `parseCloudKey`; empty if the key is not an object. */

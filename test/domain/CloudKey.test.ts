@@ -1,6 +1,7 @@
 import { Result } from "effect"
 import { decodeCloudKey, cloudDetailsOf, publicIdOf } from "../../src/domain/CloudKey.ts"
 import { accessKey, rsaKey, serviceAccount } from "../support/keys/cloudKeys.ts"
+import { awsAccessKey } from "../support/keys/providerKeys.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const base = { "amazon-bedrock": accessKey, "google-vertex": serviceAccount }
@@ -26,6 +27,21 @@ const aws = {
       1,
       null
     ]
+  ]
+}
+const awsId = {
+  says: "must be the id of an access key: AKIA or ASIA, then 16 of A to Z and 2 to 7",
+  accepted: ["AKIAABCDEFGHIJKLMNOP", "AKIAQRSTUVWXYZ234567"],
+  refused: [
+    ...["", "AKIA", "AKIAABCDEFGHIJKLMNO", "AKIAABCDEFGHIJKLMNOPQ", "AKIAABCDEFGHIJKLMN0P", "AKIAABCDEFGHIJKLMN1P"],
+    ...[
+      "akiaabcdefghijklmnop",
+      "AROAABCDEFGHIJKLMNOP",
+      " AKIAABCDEFGHIJKLMNOP",
+      "AKIAABCDEFGHIJKLMNOP\n",
+      "AKIA...MNOP"
+    ],
+    ...[accessKey.secretAccessKey, 1, null]
   ]
 }
 const google = {
@@ -91,7 +107,7 @@ const bucket = {
 }
 
 const members: ReadonlyArray<readonly [provider: keyof typeof base, member: string, form: typeof visible]> = [
-  ["amazon-bedrock", "accessKeyId", visible],
+  ["amazon-bedrock", "accessKeyId", awsId],
   ["amazon-bedrock", "secretAccessKey", visible],
   ["amazon-bedrock", "sessionToken", visible],
   ["amazon-bedrock", "region", aws],
@@ -121,6 +137,32 @@ describe("a key that signs tokens (D57)", () => {
       }
     }
   )
+
+  it.prop("of AWS is accepted in the forms that AWS issues", [awsAccessKey], ([key]) =>
+    Result.isSuccess(decodeCloudKey("amazon-bedrock", key))
+  )
+
+  it.prop("of AWS is refused if its id and secret are swapped, at both members", [awsAccessKey], ([key]) => {
+    const swapped = { ...key, accessKeyId: key.secretAccessKey, secretAccessKey: key.accessKeyId }
+    assert.deepStrictEqual(
+      decodeCloudKey("amazon-bedrock", swapped),
+      Result.fail([
+        `accessKeyId ${awsId.says}`,
+        "secretAccessKey must not be the id of an access key: the two may be swapped"
+      ])
+    )
+  })
+
+  it("of AWS requires a session token with the id of a session, and accepts one with the id of a user", () => {
+    const session = { ...accessKey, accessKeyId: "ASIAABCDEFGHIJKLMNOP" }
+    assert.deepStrictEqual(
+      decodeCloudKey("amazon-bedrock", session),
+      Result.fail(["sessionToken is required with an accessKeyId that begins with ASIA"])
+    )
+    for (const key of [session, accessKey]) {
+      assert.isTrue(Result.isSuccess(decodeCloudKey("amazon-bedrock", { ...key, sessionToken: "token" })))
+    }
+  })
 
   it.for([
     ["amazon-bedrock", ["accessKeyId", "secretAccessKey", "region"]],

@@ -1,7 +1,9 @@
 import { Option, Redacted, Result, Schema } from "effect"
-import { parseJson, readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
+import { isUnableToSign, parseJson, readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
 import { signsTokens } from "../../src/domain/Provider.ts"
-import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
+import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
+import { awsAccessKey, providerKey } from "../support/keys/providerKeys.ts"
+import { elementOf, keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => {
@@ -121,5 +123,61 @@ describe("the secrets to search for when text leaked (L15)", () => {
       const secrets = leakOf(leak)
       return secrets.includes(secret) || secret.startsWith("\uFEFF") || secret.endsWith("\r")
     })
+  )
+})
+
+/** Texts in which people store an access key of AWS. */
+const awsTexts = ({ accessKeyId, secretAccessKey }: Readonly<Record<"accessKeyId" | "secretAccessKey", string>>) => ({
+  "in an ini file": `[default]\naws_access_key_id = ${accessKeyId}\naws_secret_access_key = ${secretAccessKey}`,
+  "as ID:SECRET": `${accessKeyId}:${secretAccessKey}`,
+  "as SECRET:ID": `${secretAccessKey}:${accessKeyId}`,
+  "in JSON with other names": JSON.stringify({
+    aws_access_key_id: accessKeyId,
+    aws_secret_access_key: secretAccessKey
+  }),
+  "in JSON in Base64": btoa(JSON.stringify({ accessKeyId, secretAccessKey }))
+})
+const googleTexts = {
+  "as JSON": JSON.stringify(serviceAccount),
+  "as indented JSON in Base64": btoa(JSON.stringify(serviceAccount, null, 2)),
+  "as JSON in base64url": btoa(JSON.stringify(serviceAccount)).replaceAll("+", "-").replaceAll("/", "_"),
+  "as its private key": serviceAccount.private_key,
+  "as its private key in Base64": btoa(serviceAccount.private_key)
+}
+
+describe("a key that must not leave a process that hands out only tokens (D58)", () => {
+  const others = ["openai", "azure", "xai", "anthropic", "claude-on-aws", "amazon-bedrock/claude-on-aws"]
+  const signing = ["amazon-bedrock", "google-vertex"]
+
+  it.prop("is an access key of AWS in any form but the JSON that signs tokens", [awsAccessKey], ([key]) => {
+    for (const text of Object.values(awsTexts(key))) {
+      for (const slug of [...others, ...signing]) assert.isTrue(isUnableToSign(slug, text), `${slug} ${text}`)
+    }
+    assert.isFalse(isUnableToSign("amazon-bedrock", JSON.stringify(key)))
+    for (const slug of ["openai", "google-vertex"]) assert.isTrue(isUnableToSign(slug, JSON.stringify(key)))
+  })
+
+  it.for(Object.entries(googleTexts))(
+    "is a service account %s, for another provider or in another form",
+    ([, text]) => {
+      for (const slug of [...others, "amazon-bedrock"]) assert.isTrue(isUnableToSign(slug, text), slug)
+      assert.strictEqual(isUnableToSign("google-vertex", text), text !== googleTexts["as JSON"])
+    }
+  )
+
+  it.prop("is any plain text for Bedrock or Vertex, except an API key of theirs", [providerKey], ([key]) => {
+    const isApiKey = /^(ABSK|bedrock-api-key-|AIza|AQ\.)/.test(key)
+    for (const slug of signing) assert.strictEqual(isUnableToSign(slug, key), !isApiKey)
+    for (const slug of signing) assert.isTrue(isUnableToSign(slug, `${key}\n${accessKey.secretAccessKey}`))
+    for (const slug of others) assert.isFalse(isUnableToSign(slug, key), slug)
+  })
+
+  it.prop(
+    "is no key of another provider as JSON",
+    [providerKey, elementOf(["openai", "fireworks", "azure"])],
+    ([key, slug]) => {
+      assert.isFalse(isUnableToSign(slug, JSON.stringify([{ api_key: key }])))
+      assert.isFalse(isUnableToSign(slug, JSON.stringify({ api_key: key, region: "us" })))
+    }
   )
 })

@@ -24,8 +24,11 @@ export const tenantOf = (account_id: AccountId): Tenant | undefined =>
   tenants.find((tenant) => tenant.account_id === account_id)
 
 const keyNumbered = (n: number) => `sk-fake-0123456789-${n}-0123456789`
+/** The id of an access key, whose digits are letters because such ids have no 0 and no 1. */
+const accessKeyNumbered = (n: number) =>
+  `AKIAFAKEFAKE${String(10_000_000 + n).replace(/\d/g, (digit) => "ABCDEFGHIJ".charAt(Number(digit)))}`
 const signingKey = (n: number) =>
-  JSON.stringify({ accessKeyId: `AKIAFAKE${10_000_000 + n}`, secretAccessKey: keyNumbered(n), region: "us-east-1" })
+  JSON.stringify({ accessKeyId: accessKeyNumbered(n), secretAccessKey: keyNumbered(n), region: "us-east-1" })
 
 const bodies = [
   {},

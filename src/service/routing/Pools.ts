@@ -3,7 +3,7 @@ import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { isUnableToSign } from "../../domain/KeyMaterial.ts"
 import { roleAllows } from "../../domain/Principal.ts"
-import { type Provider, signsTokens } from "../../domain/Provider.ts"
+import type { Provider } from "../../domain/Provider.ts"
 import {
   type Cooldown,
   cooldownCauseOf,
@@ -267,10 +267,9 @@ const makeSealCheck = Effect.gen(function* () {
   return (account_id: AccountId, { credential, sealed }: SealedRow): Checked => {
     const context = contextOf({ ...credential, account_id })
     const { provider } = credential
-    const cannotSign =
-      tokensOnly && signsTokens(provider)
-        ? read(sealed, context, (key) => isUnableToSign(provider, key.toString("utf8")))
-        : Result.map(verify(sealed, context), () => false)
+    const cannotSign = tokensOnly
+      ? read(sealed, context, (key) => isUnableToSign(provider, key.toString("utf8")))
+      : Result.map(verify(sealed, context), () => false)
     return Result.isSuccess(cannotSign)
       ? { seal: "verified", cannotSign: cannotSign.success }
       : { seal: sealStatusByError[cannotSign.failure._tag] }

@@ -35,7 +35,7 @@ export const makeOpenKey = Effect.fnUntraced(function* (
     const { account_id, credential_id, keys, provider } = terms
     const context = contextOf({ ...credential, account_id })
     const asStored = Effect.suspend(() => Effect.fromResult(read(sealed, context, (key) => lease.fill(key))))
-    if (keys === "as_stored" || !signsTokens(provider)) return asStored
+    if (keys === "as_stored" || !(tokensOnly || signsTokens(provider))) return asStored
     const fillWith: Lease["fill"] = (key, token) => lease.fill(key, token)
     const signing = Effect.suspend(() =>
       Effect.flatten(Effect.fromResult(read(sealed, context, (key) => tokens.sign(terms, key, fillWith))))

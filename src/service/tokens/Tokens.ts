@@ -3,7 +3,7 @@ import { Clock, Context, Effect, Layer, Result } from "effect"
 import { type CloudDetails, cloudDetailsOf, type CloudKey } from "../../domain/CloudKey.ts"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
-import { parseCloudKey } from "../../domain/KeyMaterial.ts"
+import { isUnableToSign, parseCloudKey } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import { decrypt, encrypt, nonceLength } from "../../runtime/AesGcm.ts"
 import { MemoryBudget } from "../../runtime/MemoryBudget.ts"
@@ -123,22 +123,23 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       open,
       /**
        * Passes to `fill` the cached token of an opened key, or a new one, or the key itself if it is no cloud key.
-       * Returns false, without a call of `fill`, for a cloud key that cannot sign. Reads the key during the call, before
-       * the effect runs; the effect fails only at the request's deadline.
+       * Returns false, without a call of `fill`, for what is or may be a cloud key that cannot sign. Reads the key during
+       * the call, before the effect runs; the effect fails only at the request's deadline.
        */
       sign: (signer: Signer, key: Buffer, fill: Fill): Effect.Effect<boolean, ServiceUnavailable> => {
         if (open(signer, fill)) return Effect.succeed(true)
-        const cloudKey = parseCloudKey(signer.provider, key.toString("utf8"))
-        if (cloudKey === undefined) {
-          fill(key)
-          return Effect.succeed(true)
+        const text = key.toString("utf8")
+        const parsed = parseCloudKey(signer.provider, text)
+        const cloudKey = parsed && Result.getOrUndefined(parsed)
+        if (cloudKey !== undefined) {
+          return inTurn(
+            signer.account_id,
+            Effect.suspend(() => openOrMint(signer, cloudKey, fill))
+          )
         }
-        return Result.isFailure(cloudKey)
-          ? Effect.succeed(false)
-          : inTurn(
-              signer.account_id,
-              Effect.suspend(() => openOrMint(signer, cloudKey.success, fill))
-            )
+        if (isUnableToSign(signer.provider, text)) return Effect.succeed(false)
+        fill(key)
+        return Effect.succeed(true)
       },
       /** Drops and zeroes the cached token of a credential, if any. */
       wipe,

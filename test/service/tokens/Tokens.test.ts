@@ -208,6 +208,33 @@ describe("the keys of a provider with tokens", () => {
     ])
   })
 
+  const secret = accessKey.secretAccessKey
+  inTokensOnly.each<readonly [provider: string, key: string]>([
+    ["amazon-bedrock", `${accessKey.accessKeyId}:${secret}`],
+    ["amazon-bedrock", btoa(bedrock.key)],
+    ["google-vertex", btoa(vertex.key)],
+    ["xai", `${accessKey.accessKeyId}:${secret}`],
+    ["azure", vertex.key]
+  ])("have the verdict no_token under TOKENS_ONLY for %s in a form that signs no token", function* ([provider, key]) {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner, { provider, key })
+    const { providers } = yield* planOf(owner, { targets: [{ provider }] })
+    assert.deepStrictEqual<unknown>(providers[0]?.credentials, [
+      { credential_id: id, section: "prioritized", position: null, exclusions: [{ reason: "no_token" }] }
+    ])
+  })
+
+  inTokensOnly("are leased under TOKENS_ONLY as stored if they are API keys of Bedrock or Vertex", function* () {
+    const owner = yield* newTenant
+    for (const [provider, key] of [
+      ["amazon-bedrock", "ABSKfake0123456789=="],
+      ["google-vertex", "AQ.fake-0123456789"]
+    ] as const) {
+      yield* create(owner, { provider, key })
+      assert.deepStrictEqual(yield* leasing(owner, provider, seen), { text: key })
+    }
+  })
+
   inTokensOnly(
     "are leased under TOKENS_ONLY only as tokens, but plain keys of other providers as stored (D58)",
     function* () {
@@ -226,10 +253,11 @@ describe("the keys of a provider with tokens", () => {
     "are refused at the lease under TOKENS_ONLY if the plan did not notice that they cannot sign",
     function* () {
       let isChanged = false
+      const { secretAccessKey: _, ...unsigned } = accessKey
       const cipher = changing(Cipher, (cipher) => ({
         ...cipher,
         read: (sealed, context, use) =>
-          cipher.read(sealed, context, (key) => use(isChanged ? Buffer.from(unsigning) : key))
+          cipher.read(sealed, context, (key) => use(isChanged ? Buffer.from(JSON.stringify(unsigned)) : key))
       }))
       yield* Effect.gen(function* () {
         const owner = yield* newTenant
@@ -242,6 +270,16 @@ describe("the keys of a provider with tokens", () => {
         assert.isUndefined(attempt, "nor is shared capacity used")
         assert.deepStrictEqual(
           past.map(({ result }) => result),
+          ["no_token"]
+        )
+        isChanged = false
+        yield* create(owner, { provider: "xai", key: "plain-key-0123456789" })
+        const other = { targets: [{ provider: "xai" }] }
+        yield* planOf(owner, other)
+        isChanged = true
+        const { past: pastToo } = yield* Effect.scoped(nextAttempt(requestOf(owner, other), []))
+        assert.deepStrictEqual(
+          pastToo.map(({ result }) => result),
           ["no_token"]
         )
       }).pipe(Effect.provide(Layer.provideMerge(routing, cipher)))
@@ -274,16 +312,18 @@ describe("the cache of tokens", () => {
     )
   })
 
-  inTokens("passes a plain key on unchanged, and refuses a key that cannot sign", function* () {
+  inTokens("passes an API key on unchanged, and refuses a key that cannot sign", function* () {
     const { isCached, sign } = yield* Tokens
     const texts: Array<string> = []
     const fill = (bytes: Uint8Array) => void texts.push(Buffer.from(bytes).toString())
-    assert.isTrue(yield* sign(signer(0), Buffer.from("plain-key-0123456789"), fill))
+    assert.isTrue(yield* sign(signer(0), Buffer.from("ABSKfake0123456789=="), fill))
+    assert.isFalse(yield* sign(signer(0), Buffer.from("plain-key-0123456789"), fill))
+    assert.isFalse(yield* sign({ ...signer(0), provider: "xai" }, Buffer.from(vertex.key), fill))
     const vertexSigner = { ...signer(0), provider: "google-vertex" }
     const unusable = "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"
     const cut = JSON.stringify({ ...JSON.parse(vertex.key), private_key: unusable })
     assert.isFalse(yield* sign(vertexSigner, Buffer.from(cut), fill))
-    assert.deepStrictEqual(texts, ["plain-key-0123456789"])
+    assert.deepStrictEqual(texts, ["ABSKfake0123456789=="])
     assert.isFalse(isCached(signer(0)))
   })
 

@@ -12,7 +12,7 @@ export const rsaKey = pairOf(2048)
 
 /** An access key of AWS. */
 export const accessKey = {
-  accessKeyId: "AKIAFAKE0123456789AB",
+  accessKeyId: "AKIAFAKEFAKE23456722",
   secretAccessKey: "wJalrXUtnFEMIfake/K7MDENG+bPxRfiCYEXAMPLE",
   region: "us-east-1"
 }

@@ -13,6 +13,7 @@ const page = {
     const files = {
       ...Object.fromEntries(own.map((file) => [file, join("src/links/page", file)])),
       "label.js": "src/domain/labelOf.js",
+      "keyFault.js": "src/domain/keyFault.js",
       "hpke.js": (await this.resolve("hpke"))?.id,
       "preact.js": (await this.resolve("htm/preact/standalone"))?.id,
       "simple.css": (await this.resolve("simpledotcss/simple.min.css"))?.id

@@ -136,7 +136,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.includeMembers([...files], [...program, "dist/wiring/Byok.js", "dist/contract/TenantsApi.d.ts"])
     assert.includeMembers(
       [...files],
-      ["index.html", "hpke.js", "preact.js", "label.js", "simple.css"].map((file) => `dist/page/${file}`)
+      ["index.html", "hpke.js", "preact.js", "label.js", "keyFault.js", "simple.css"].map((file) => `dist/page/${file}`)
     )
     assert.include(files, "examples/gateway.py")
     assert.notInclude(files, "examples/gateway.ts", "it imports the sources")

@@ -68,7 +68,7 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
 
 /** Example request bodies by operation. */
 const exampleRequests: Readonly<Record<string, object>> = {
-  "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
+  "byok.create": { provider: "openai", key: "sk-example-0123456789-AbCd", name: "Production" },
   "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },
   "byok.order": { provider: "openai", ids: [id] },
   "byok.update": { name: "Production", disabled: false }

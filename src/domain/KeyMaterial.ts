@@ -4,6 +4,7 @@ import type { Issue } from "./Issue.ts"
 import { hasKnownApiKeys, signsTokens, takesRegionInKey } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
+import { keyFaultIn } from "./keyFault.js"
 
 /** A parsed raw key (D28, D57). The secret is the raw key, or the `api_key` in JSON that may have a region. */
 export interface KeyMaterial {
@@ -176,33 +177,8 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
  */
 export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/
 
-/** Forms that show that a text is not a bare key, and how an issue describes them. */
-const nonKeyForms: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
-  [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],
-  [/^(["'`]).*\1$|^[\u201c\u2018].*[\u201d\u2019]$/s, "quotes around it"],
-  [/^([a-z-]+: *)?(bearer|basic|token|key|api-?key)\s/i, "a scheme such as Bearer before it"],
-  [
-    /^[!-~]{1,3}\.{3}[!-~]{1,4}$|^[!-~]{0,24}\u2026[!-~]{0,12}$|\*{3}|[\u2022\u25cf\u2219\u00b7]{3}/,
-    "the form of a label or a mask"
-  ],
-  [/^[a-z][a-z0-9+.-]*:\/\//i, "the form of a URL"],
-  [
-    /^((export|setx?)\s+|\$env:)?([A-Z_][A-Z0-9_]+|[a-z_]*(key|token|secret))\s*=\s*[^=\s]/,
-    "the form of a line such as NAME=value"
-  ]
-]
-
-/** The issue's message if the form of a raw key, or of the `api_key` in it, shows that it is not a bare key (D45). */
-export const keyFaultIn = (key: string): string | undefined => {
-  const json = beginsLikeObjectOrList.test(key) ? parseJson(key) : undefined
-  const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")
-  if (typeof secret !== "string") return undefined
-  const match = nonKeyForms.find(([form]) => form.test(secret))
-  return match && `must not have ${json === undefined ? "" : "an api_key with "}${match[1]}`
-}
-
 const description =
-  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none. For amazon-bedrock it may be a JSON object with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket."
+  "Raw provider key. Encrypted at rest, never returned. It must not have white space, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL, a reference, a placeholder or a line NAME=value. Unless it is JSON, it must not have control or format characters. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none. For amazon-bedrock it may be a JSON object with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket."
 
 /** A raw key in a request. Checks what all providers have in common; `readKeyMaterial` checks the provider's format. */
 export const RawKey = Schema.RedactedFromValue(

@@ -19,7 +19,8 @@ const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",
   "simple.css": "simpledotcss/simple.min.css",
-  "label.js": "../domain/labelOf.js"
+  "label.js": "../domain/labelOf.js",
+  "keyFault.js": "../domain/keyFault.js"
 }
 
 const contentTypes: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }

@@ -65,6 +65,8 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     // key (D45), on every way in
     ["key", "\u200bsk-1", "key: must not have white space, a control character or a format character at either end"],
     ["key", "sk-proj-****abcd", "key: must not have the form of a label or a mask"],
+    ["key", "sk-hSm...oGil", "key: must not have the form of a label or a mask"],
+    ["key", '{"api_key":"sk-hSm...oGil"}', "key: must not have an api_key with the form of a label or a mask"],
     ["key", "a\0b", `key: ${notText}`],
     ["key", "\ud800", `key: ${notText}`],
     ["key", "\ude00b", `key: ${notText}`],
@@ -78,6 +80,14 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     ["provider", "cohere ", `provider: ${notProvider}; the nearest is cohere`],
     ["provider", "open-AI", `provider: ${notProvider}; the nearest is openai`],
     ["provider", "constructor", `provider: ${notProvider}`],
+    ["provider", "gemini", `provider: ${notProvider}; the nearest is google-ai-studio`],
+    ["provider", "bedrock", `provider: ${notProvider}; the nearest is amazon-bedrock`],
+    ["provider", "vertex_ai", `provider: ${notProvider}; the nearest is google-vertex`],
+    ["provider", "Claude", `provider: ${notProvider}; the nearest is anthropic`],
+    ["provider", "azure-openai", `provider: ${notProvider}; the nearest is azure`],
+    ["provider", "together_ai", `provider: ${notProvider}; the nearest is together`],
+    ["provider", "fireworks-ai", `provider: ${notProvider}; the nearest is fireworks`],
+    ["provider", "grok", `provider: ${notProvider}; the nearest is xai`],
     // name (section 8, D20, D25)
     ["name", "x".repeat(256), "name: must have at most 255 characters"],
     ["name", "\u{1f600}".repeat(256), "name: must have at most 255 characters"],
@@ -406,6 +416,15 @@ describe("a key that may sign tokens (D57)", () => {
         "an access key with a session token and an unknown member",
         { ...accessKey, sessionToken: "FwoG/+==", more: [1] },
         []
+      ],
+      [
+        provider,
+        "an access key with its id and secret swapped",
+        { ...accessKey, accessKeyId: accessKey.secretAccessKey, secretAccessKey: accessKey.accessKeyId },
+        members(
+          "accessKeyId must be the id of an access key: AKIA or ASIA, then 16 of A to Z and 2 to 7",
+          "secretAccessKey must not be the id of an access key: the two may be swapped"
+        )
       ],
       [provider, "an access key as indented JSON", `\n${JSON.stringify(accessKey, null, 2)}\n`, []],
       [provider, "a plain API key", "ABSKQmVkcm9jaw==", []],

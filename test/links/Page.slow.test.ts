@@ -80,10 +80,25 @@ describe.skipIf(!isInstalled)(
         yield* page.click("Add key")
         yield* page.reads("Provider is required.")
         yield* page.choose("Provider", "openai")
-        yield* page.fill("API key", `Bearer ${key}`)
-        yield* page.click("Add key")
-        yield* page.reads("API key must not have a scheme such as Bearer before it.")
-        assert.strictEqual(yield* page.valueOf("API key"), `Bearer ${key}`, "kept until it is stored")
+        yield* page.evaluate(
+          "window.sent = 0, window.fetch = new Proxy(fetch, { apply: (...call) => (sent += 1, Reflect.apply(...call)) })"
+        )
+        for (const [entered, fault] of [
+          [key.replace(/-k.*6cJ-/, "..."), "the form of a label or a mask"],
+          [
+            "os.environ/OPENAI_API_KEY",
+            "the form of a reference or placeholder such as os.environ/NAME or YOUR_API_KEY"
+          ],
+          [`OPENAI_API_KEY: ${key}`, "the form of a line such as NAME=value or name: value"],
+          [`{"api_key":"sk-...WxYz"}`, "an api_key with the form of a label or a mask"],
+          [`Bearer ${key}`, "a scheme such as Bearer before it"]
+        ] as const) {
+          yield* page.fill("API key", entered)
+          yield* page.click("Add key")
+          yield* page.reads(`API key must not have ${fault}.`)
+          assert.strictEqual(yield* page.valueOf("API key"), entered, "kept until it is stored")
+        }
+        assert.strictEqual(yield* page.evaluate("sent"), 0, "neither sealed nor sent")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("API key", key)
         yield* page.reads("It will be shown as sk-...WxYz")
@@ -408,8 +423,8 @@ describe.skipIf(!isInstalled)(
             yield* page.reads("There are no keys yet.")
             yield* page.click("Add key")
           }
-          yield* add(`Bearer ${key}`)
-          yield* page.reads("API key must not have a scheme")
+          yield* add('{"api_key":7}')
+          yield* page.reads("API key must be a plain key or a JSON object")
           yield* add(key)
           yield* page.reads("The key sk-...WxYz was added.")
           assert.include((yield* tenant.list()).body, '"total_count":1')
@@ -702,6 +717,16 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("A client")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* tenant.update(id, { allowed_user_ids: ["u", "v"], name: "Second" })
+        for (const [models, doubt] of [
+          ["a/model,b/model", "a comma does not separate them, so write one a line."],
+          ["a/*", "* is no wildcard. If it is right, press the button again."]
+        ] as const) {
+          yield* page.fill("Models", models)
+          yield* page.click("Save settings")
+          yield* page.reads(doubt)
+          assert.include((yield* tenant.get(id)).body, '"allowed_models":null', "not sent")
+        }
+        assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("Models", "a/model\nb/model")
         yield* page.tick("A client")
         yield* page.tick("Use only my keys for the models of this key")
@@ -762,6 +787,10 @@ describe.skipIf(!isInstalled)(
         )
         yield* page.fill("API key", account.slice(0, -3))
         yield* page.click("Add key")
+        yield* page.reads("perhaps its end is missing.")
+        yield* page.reads("API key must not have a line break")
+        yield* page.fill("API key", account.replace(/\s/g, "").slice(0, -3))
+        yield* page.click("Add key")
         yield* page.reads("perhaps its end is missing. If it is right, press the button again.")
         assert.deepStrictEqual(yield* page.faults, [])
         assert.include((yield* tenant.list()).body, '"total_count":0')
@@ -820,7 +849,7 @@ describe.skipIf(!isInstalled)(
           yield* page.click("Add key")
           yield* page.choose("Provider", "openai")
           for (const [given, answer] of [
-            [`Bearer ${key}`, "must not have a scheme"],
+            [`{"api_key":["${key}"]}`, "must be a plain key or a JSON object"],
             [key, "was added"]
           ] as const) {
             yield* page.fill("API key", given)

@@ -23,7 +23,7 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
         "simple.css"
       ].map((file) => `/keys/${file}`)
     ]
-    const modules = ["hpke.js", "preact.js", "label.js"].map((file) => `/keys/${file}`)
+    const modules = ["hpke.js", "preact.js", "label.js", "keyFault.js"].map((file) => `/keys/${file}`)
     for (const path of [...files, ...modules]) {
       const { headers, status } = yield* TestService.send({ path })
       assert.strictEqual(status, 200, path)
@@ -60,9 +60,14 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
     assert.strictEqual((yield* TestService.send({ method: "POST", path: "/keys" })).status, 405)
   })
 
-  it.effect("include the service's own code for labels", function* () {
-    const { body } = yield* TestService.send({ path: "/keys/label.js" })
-    assert.strictEqual(body, readFileSync(new URL("../../src/domain/labelOf.js", import.meta.url), "utf8"))
+  it.effect("include the service's own code for labels and for the rules of keys", function* () {
+    for (const [file, source] of [
+      ["label.js", "labelOf.js"],
+      ["keyFault.js", "keyFault.js"]
+    ]) {
+      const { body } = yield* TestService.send({ path: `/keys/${file}` })
+      assert.strictEqual(body, readFileSync(new URL(`../../src/domain/${source}`, import.meta.url), "utf8"))
+    }
     assert.strictEqual(labelOf("sk-0123456789-0123456789-AbCd"), "sk-...AbCd")
   })
 })

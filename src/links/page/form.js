@@ -1,5 +1,6 @@
 // @ts-check
 import { ask, Refused, store } from "./api.js"
+import { keyFaultIn } from "./keyFault.js"
 import { labelOf } from "./label.js"
 import { Field } from "./parts.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
@@ -83,16 +84,18 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
     event.preventDefault()
     if (busy) return
     const values = new FormData(form.current ?? undefined)
-    const missing = {
+    const fault = keyFaultIn(key)
+    const wrong = {
       ...(chosen === undefined && {
         provider: values.get("provider")
           ? "There is no such provider: choose one from the list."
           : "Provider is required."
       }),
-      ...(key === "" && { key: "API key is required." })
+      ...(key === "" && { key: "API key is required." }),
+      ...(fault !== undefined && { key: Refused.sentenceOf({ path: ["key"], message: fault }) })
     }
-    showIssues(missing)
-    if (chosen === undefined || key === "") return
+    showIssues(wrong)
+    if (chosen === undefined || key === "" || fault !== undefined) return
     const doubt = doubtOf(key, chosen) ?? ""
     setShownDoubt(doubt)
     if (doubt !== "" && doubt !== shownDoubt) return showIssues({}, `${doubt} If it is right, press the button again.`)

@@ -1,4 +1,5 @@
 // @ts-check
+import { keyFaultIn } from "./keyFault.js"
 import { html } from "./preact.js"
 
 /** The names of providers that cannot be derived from their slugs. @type {Record<string, string>} */
@@ -83,10 +84,10 @@ export const doubtOf = (key, slug) => {
   const [, owner] = beginnings.find(([beginning]) => key.startsWith(beginning)) ?? []
   if (owner !== undefined && slug.split("/")[0] !== owner)
     return `This looks like a key of ${providerName(owner)}, not of ${providerName(slug)}.`
-  // Perhaps a scheme before the key: the service refuses that, and explains it better.
-  if (/^(bearer|basic|token|key|api-?key)\b/i.test(key)) return undefined
   if (!/^\s*[[{]/.test(key)) {
-    if (/[^!-~]/.test(key.trim())) return "Keys seldom contain spaces, line breaks or non-ASCII characters."
+    // The form refuses such a key, and says why.
+    if (keyFaultIn(key) !== undefined) return undefined
+    if (/[^!-~]/.test(key)) return "Keys seldom contain spaces or non-ASCII characters."
     return key.length < 12 ? "This is shorter than keys usually are." : undefined
   }
   const [members, hint] = formOf(slug) ?? [[], ""]

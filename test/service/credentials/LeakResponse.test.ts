@@ -1,5 +1,6 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { Arbitrary, Effect, Layer, Redacted, Result } from "effect"
+import { keyFaultIn } from "../../../src/domain/keyFault.js"
 import { Cipher, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
@@ -30,21 +31,27 @@ const search = (leak: string, options: { readonly all?: boolean } = {}) =>
     LeakResponse.layer
   )
 
+/** The text with only what create accepts inside an `api_key`. */
+const inKey = (secret: string) => `x${secret.replace(/[\p{Cc}\p{Cf}]/gu, "x")}x`
+
 /** JSON of providers without key material, around a secret. */
 const shapes: ReadonlyArray<readonly [provider: string, shape: (secret: string) => unknown]> = [
   ["amazon-bedrock", (secret) => ({ ...accessKey, secretAccessKey: `${secret.replace(/[^!-~]/g, "x")}x` })],
   ["amazon-bedrock", (secret) => ({ ...accessKey, more: { deep: [secret] } })],
   ["google-vertex", (secret) => ({ ...serviceAccount, nested: { deep: [secret] } })],
-  ["azure", (secret) => [{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: secret }]],
-  ["azure", (secret) => [{ api_key: "sk-of-another-deployment-012345" }, { api_key: secret }]],
+  ["azure", (secret) => [{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: inKey(secret) }]],
+  ["azure", (secret) => [{ api_key: "sk-of-another-deployment-012345" }, { api_key: inKey(secret) }]],
   ["xai", (secret) => [secret]]
 ]
-const jsonKey = Arbitrary.map(
-  Arbitrary.all({ secret: text(1, 40), around: elementOf(["", " ", "\n"]), shape: elementOf(shapes) }),
-  ({ around, secret, shape: [provider, shape] }) => ({
-    provider,
-    key: `${around}${JSON.stringify(shape(secret))}${around}`
-  })
+const jsonKey = Arbitrary.filter(
+  Arbitrary.map(
+    Arbitrary.all({ secret: text(1, 40), around: elementOf(["", " ", "\n"]), shape: elementOf(shapes) }),
+    ({ around, secret, shape: [provider, shape] }) => ({
+      provider,
+      key: `${around}${JSON.stringify(shape(secret))}${around}`
+    })
+  ),
+  ({ key }) => keyFaultIn(key) === undefined
 )
 const plain = Arbitrary.filter(givenKey, (key) => !/^\s*[{[]/.test(key))
 const stored = oneOf(

@@ -168,17 +168,20 @@ export const explanationOf = (
   }
 }
 
+const equalWithout = (without: (slug: string) => string) => (listed: string, model: string) =>
+  without(listed) === without(model)
+
 /**
- * Differences between slugs that people overlook, smallest first: slugs equal after `without` differ as `why` explains.
- * Hints ignore case and outer blanks; matching itself is verbatim (E18).
+ * Differences between slugs that people overlook, smallest first: if a listed slug `resembles` the requested one, `why`
+ * says what differs. Hints ignore case and outer blanks; matching itself is verbatim (E18).
  */
 const differences: ReadonlyArray<{
-  readonly without: (slug: string) => string
+  readonly resembles: (listed: string, model: string) => boolean
   readonly why: (listed: string, model: string) => string
 }> = [
-  { without: (slug) => slug, why: () => "case and blanks count" },
+  { resembles: (listed, model) => listed === model, why: () => "case and blanks count" },
   {
-    without: (slug) => slug.slice(slug.indexOf("/") + 1),
+    resembles: equalWithout((slug) => slug.slice(slug.indexOf("/") + 1)),
     why: (listed, model) =>
       !listed.includes("/")
         ? "a slug needs its vendor"
@@ -186,10 +189,18 @@ const differences: ReadonlyArray<{
           ? "the vendor is another one"
           : "the request's model lacks its vendor"
   },
-  { without: (slug) => slug.replace(/:.*$/s, ""), why: () => "a variant is a model of its own" },
+  { resembles: equalWithout((slug) => slug.replace(/:.*$/s, "")), why: () => "a variant is a model of its own" },
   {
-    without: (slug) => slug.slice(slug.indexOf("/") + 1).replace(/:.*$/s, ""),
+    resembles: equalWithout((slug) => slug.slice(slug.indexOf("/") + 1).replace(/:.*$/s, "")),
     why: () => "vendor and variant count"
+  },
+  {
+    resembles: (listed, model) => listed.split(",").some((part) => part.trim() === model),
+    why: () => "a comma does not separate slugs"
+  },
+  {
+    resembles: (listed, model) => listed.includes("*") && model.startsWith(listed.slice(0, listed.indexOf("*"))),
+    why: () => "* is no wildcard"
   }
 ]
 
@@ -200,8 +211,8 @@ export const makeNearMiss = (model: string): ((allowed: ReadonlyArray<string>) =
   const requested = normalized(model)
   return (allowed) => {
     const slugs = allowed.map(normalized)
-    for (const { why, without } of differences) {
-      const listed = allowed[slugs.findIndex((slug) => without(slug) === without(requested))]
+    for (const { resembles, why } of differences) {
+      const listed = allowed[slugs.findIndex((slug) => resembles(slug, requested))]
       if (listed !== undefined) return `it has ${listed}: ${why(listed, model)}`
     }
     return undefined

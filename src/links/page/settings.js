@@ -78,6 +78,15 @@ const distinctLinesOf = (/** @type {FormDataEntryValue | null} */ text) => {
   return lines.filter((line, n) => line !== "" && lines.indexOf(line) === n)
 }
 
+/** Says why a list of models may not be meant as it is written; undefined if it may. @param {string[] | null} models */
+const doubtOf = (models) => {
+  const unusual = models?.find((model) => /[*,]/.test(model))
+  return (
+    unusual &&
+    `Models are compared character by character: ${unusual.includes("*") ? "* is no wildcard" : "a comma does not separate them, so write one a line"}.`
+  )
+}
+
 /** Converts the values of the form to members of a credential. @param {FormData} values */
 const settingsIn = (values) => {
   const orNull = (/** @type {string[]} */ all) => (all.length === 0 ? null : all)
@@ -102,6 +111,8 @@ export const SettingsForm = ({ cancel, of, save }) => {
   const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
   const [hasConflict, setConflict] = useState(false)
+  /** The doubt that the last submission showed. Submitting again, despite the doubt, saves the settings. */
+  const [shownDoubt, setShownDoubt] = useState("")
   const currentSettings = () => settingsIn(new FormData(form.current ?? undefined))
   /** The settings before any edit, read from a reset copy of the form. */
   const initialSettings = () => {
@@ -124,6 +135,11 @@ export const SettingsForm = ({ cancel, of, save }) => {
       JSON.stringify(value) !== JSON.stringify(initial[name])
     const changes = Object.entries(currentSettings()).filter(isChanged)
     if (changes.length === 0) return cancel()
+    const isChangedList = changes.some(([name]) => name === "allowed_models")
+    const doubt = (isChangedList && doubtOf(currentSettings().allowed_models)) || ""
+    setShownDoubt(doubt)
+    if (doubt !== "" && doubt !== shownDoubt)
+      return showIssues({ allowed_models: `${doubt} If it is right, press the button again.` })
     setBusy(true)
     showIssues({})
     await save(Object.fromEntries(changes)).catch(showFailure)

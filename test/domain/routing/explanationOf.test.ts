@@ -256,12 +256,23 @@ describe("the hint at a model that nearly matches an allow list (E18)", () => {
     ["openai/gpt-4o:free", ["openai/gpt-4o"], "it has openai/gpt-4o: a variant is a model of its own"],
     ["openai/gpt-4o", ["openai/gpt-4o:free"], "it has openai/gpt-4o:free: a variant is a model of its own"],
     ["openai/gpt-4o:free", ["GPT-4o"], "it has GPT-4o: vendor and variant count"],
+    ["openai/gpt-4o", ["openai/*"], "it has openai/*: * is no wildcard"],
+    ["openai/gpt-4o", ["*"], "it has *: * is no wildcard"],
+    ["openai/gpt-4o", ["anthropic/*", "OpenAI/GPT*"], "it has OpenAI/GPT*: * is no wildcard"],
+    [
+      "openai/gpt-4o",
+      ["openai/gpt-4, openai/gpt-4o"],
+      "it has openai/gpt-4, openai/gpt-4o: a comma does not separate slugs"
+    ],
     ["openai/gpt-4o", ["gpt-4o", "OPENAI/gpt-4o"], "it has OPENAI/gpt-4o: case and blanks count"]
   ])("for model %s and the list %j is %j", (model, allowed, hint) => {
     assert.strictEqual(makeNearMiss(model)(allowed), hint)
   })
 
-  it.each([[[]], [["openai/gpt-4"]], [["openai/"]], [[""]]])("is absent for the list %j", (allowed) => {
-    assert.isUndefined(makeNearMiss("openai/gpt-4o")(allowed))
-  })
+  it.each([[[]], [["openai/gpt-4"]], [["openai/"]], [[""]], [["anthropic/*"]], [["openai/gpt-4,openai/o1"]]])(
+    "is absent for the list %j",
+    (allowed) => {
+      assert.isUndefined(makeNearMiss("openai/gpt-4o")(allowed))
+    }
+  )
 })

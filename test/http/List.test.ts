@@ -98,9 +98,18 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     assert.deepStrictEqual(yield* found("?q=abcd&provider=xai"), ["under_score"])
     assert.deepStrictEqual(yield* found("?q=-...AbC"), [], "neither the beginning nor the end")
     assert.deepStrictEqual(yield* found("?q=sk-&provider=cohere"), [null])
+    for (const form of ["NFC", "NFD"] as const) {
+      const name = `CAF\u00c9 \u30ab\u3099 ${form}`.normalize(form)
+      yield* create({ provider: "mistral", key, name, is_fallback: true })
+    }
+    for (const form of ["NFC", "NFD"] as const) {
+      const q = encodeURIComponent("caf\u00e9 \u30ac ".normalize(form))
+      assert.lengthOf(yield* found(`?q=${q}`), 2, form)
+    }
+    assert.deepStrictEqual(yield* found("?q=cafe%20&provider=mistral"), [], "an accent counts")
     assert.deepStrictEqual(yield* found("?state=disabled"), ["under_score"])
     const page = pageIn(yield* list("?state=active&limit=1&offset=1"))
-    assert.deepStrictEqual([page.data.map(({ name }) => name), page.total_count], [[null], 2])
+    assert.deepStrictEqual([page.data.map(({ name }) => name), page.total_count], [[null], 4])
   })
 
   it.effect("returns 50 credentials a page by default, and up to 100 with limit (L4)", function* () {

@@ -97,13 +97,15 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
       ) AS page ON true ORDER BY created_at, id`
   }
 
-  return (account_id: AccountId, { memory, provider, q, state, ...page }: CredentialPage): Answer<Listed> => {
+  return (account_id: AccountId, { memory, provider, q: text, state, ...page }: CredentialPage): Answer<Listed> => {
+    // Systems write an accented letter as one character or as two. Labels are ASCII.
+    const q = text?.normalize("NFC")
     const filters = [
       ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
       ...(q === undefined
         ? []
         : [
-            sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q}))
+            sql`(starts_with(normalize(lower(name)), lower(${q})) OR starts_with(lower(label), lower(${q}))
               OR right(lower(label), char_length(${q})) = lower(${q}))`
           ])
     ]

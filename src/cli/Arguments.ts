@@ -19,10 +19,7 @@ export const root = Command.make("byok").pipe(
   )
 )
 
-/** Control characters and Unicode's line separators: they could control a terminal or fake a line of output. */
-export const unprintable = /[\p{Cc}\u2028\u2029]/gu
-
-const Name = NonEmptyShortText.check(Schema.makeFilter((text: string) => text.search(unprintable) < 0))
+const Name = NonEmptyShortText.check(Schema.makeFilter((text: string) => !/[\p{Cc}\u2028\u2029]/u.test(text)))
 
 /** Decodes a value. A failure prints the help and `message`, which says what is expected, never the value. */
 export const parse =

@@ -4,7 +4,7 @@ import type { Writable } from "node:stream"
 import { Clock, Console, Context, Data, DateTime, Effect, Redacted } from "effect"
 import { CliError, CliOutput } from "effect/cli"
 import type { InvalidParams } from "../domain/Errors.ts"
-import { root, unprintable } from "./Arguments.ts"
+import { root } from "./Arguments.ts"
 
 /** Standard error, for progress. */
 interface Screen {
@@ -67,11 +67,26 @@ const writeToStream = (stream: Writable, text: string): Effect.Effect<void, Outp
     })
   })
 
-/** Writes to standard output and waits for the write. Returns false if the reader is gone. */
+/**
+ * Control characters, Unicode's line separators, and those that change the direction of text: they could control a
+ * terminal, fake a line of output, or show a text in another order.
+ */
+const unprintable = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu
+
+const escaped = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`
+
+/** Shows unprintable characters as JSON escapes. */
+export const printable = (text: string) => text.replace(unprintable, escaped)
+
+/**
+ * Writes to standard output and waits for the write. Returns false if the reader is gone. Shows unprintable characters as
+ * JSON escapes, except tabs and line breaks, which a keyring file may have.
+ */
 export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
-  Effect.flatMap(StandardStreams, ({ stdout }) =>
-    isFile(stdout) ? writeToFile(stdout.fd, text) : writeToStream(stdout, text)
-  ).pipe(
+  Effect.flatMap(StandardStreams, ({ stdout }) => {
+    const safe = text.replace(unprintable, (one) => (/[\t\n\r]/.test(one) ? one : escaped(one)))
+    return isFile(stdout) ? writeToFile(stdout.fd, safe) : writeToStream(stdout, safe)
+  }).pipe(
     Effect.as(true),
     Effect.catchIf(
       ({ code }) => code === "EPIPE",
@@ -88,10 +103,6 @@ export const writeWhole = (text: string, change: string) =>
     ),
     Effect.mapError(({ code }) => new OutputFailed({ code, change }))
   )
-
-/** Shows unprintable characters as JSON escapes. */
-export const printable = (text: string) =>
-  text.replace(unprintable, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
 
 type Value = string | number | boolean | null | ReadonlyArray<unknown> | Redacted.Redacted | DateTime.Utc
 type Values<A> = { readonly [Name in keyof A]: Value }

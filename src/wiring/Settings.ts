@@ -2,6 +2,7 @@ import { ByteSize, Config, Duration, Effect, Option, Redacted, Schema, SchemaTra
 import type { SecretCommand } from "../crypto/keyring/SecretCommand.ts"
 import { isLoopback } from "../port/Links.ts"
 import {
+  address,
   decodedBy,
   httpUrl,
   type InvalidSetting,
@@ -68,7 +69,7 @@ const tls = Effect.gen(function* () {
 })
 
 const management = Effect.gen(function* () {
-  const host = yield* settingOr("BYOK_MANAGEMENT_HOST", text, "127.0.0.1")
+  const host = yield* settingOr("BYOK_MANAGEMENT_HOST", address, "127.0.0.1")
   return Option.map(yield* setting("BYOK_MANAGEMENT_PORT", whole(0, 65535)), (port) => ({ host, port }))
 })
 
@@ -145,7 +146,7 @@ const keyringCommand = Effect.gen(function* () {
 })
 
 const allSettings = Effect.all({
-  host: settingOr("HOST", text, "127.0.0.1"),
+  host: settingOr("HOST", address, "127.0.0.1"),
   port: settingOr("PORT", whole(0, 65535), 3000),
   /** The URL at which browsers reach the service, without a slash at its end. */
   publicUrl: Effect.map(

@@ -145,9 +145,13 @@ const samplers = {
   parentbased_traceidratio: sampled(1, true)
 }
 const management = whole(0, 65535, "port")
+const inBrackets = {
+  texts: ["[::]", "[::1]", "[2001:db8::1]:80"],
+  sentence: "must be a host name or an address, without brackets."
+}
 
 const settings: Record<string, Setting> = {
-  HOST: text("host"),
+  HOST: { ...text("host"), bad: inBrackets },
   PORT: whole(0, 65535, "port"),
   PUBLIC_URL: url([
     ["https://keys.example", { publicUrl: "https://keys.example" }],
@@ -224,7 +228,7 @@ const settings: Record<string, Setting> = {
     ...management,
     good: management.good.map(([text, read]) => [text, { management: { host: "127.0.0.1", ...read } }])
   },
-  BYOK_MANAGEMENT_HOST: { good: [["a", {}]] },
+  BYOK_MANAGEMENT_HOST: { good: [["a", {}]], bad: inBrackets },
   OTEL_TRACES_SAMPLER_ARG: choice({ "0.5": {} }, ["1.1", "-0.1", "half", "NaN", "Infinity"], "a number from 0 to 1")
 }
 

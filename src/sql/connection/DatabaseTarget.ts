@@ -19,6 +19,16 @@ export class InvalidDatabaseUrl extends Data.TaggedError("InvalidDatabaseUrl")<{
 const tlsModes = ["require", "verify-ca", "verify-full"]
 const unencryptedModes = ["disable", "allow", "prefer"]
 
+/** What to do instead of a parameter that URLs of database services or of libpq have. */
+const insteadOf = new Map([
+  ["sslrootcert", "set DATABASE_CA_FILE instead"],
+  ["connect_timeout", "set DATABASE_CONNECT_TIMEOUT instead"],
+  // The driver cannot require a bound channel. byok checks the server's certificate in every TLS mode.
+  ["channel_binding", "remove it"],
+  ["application_name", "remove it"],
+  ["options", "remove it"]
+])
+
 const isLocal = (host: string) =>
   host.startsWith("/") || host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host)
 
@@ -62,7 +72,8 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
   const parameters = new URLSearchParams(query)
   for (const name of parameters.keys()) {
     if (parameters.getAll(name).length > 1) throw refuse("must not repeat a parameter")
-    if (name === "sslrootcert") throw refuse("must not contain sslrootcert: set DATABASE_CA_FILE instead")
+    const instead = insteadOf.get(name)
+    if (instead !== undefined) throw refuse(`must not contain ${name}: ${instead}`)
     if (name !== "sslmode" && name !== "host") throw refuse("may contain only the parameters sslmode and host")
   }
   const host = parameters.get("host") ?? (decode(authority).replace(/^\[(.*)\]$/, "$1") || "localhost")

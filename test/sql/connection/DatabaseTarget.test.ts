@@ -116,7 +116,14 @@ describe("an invalid database URL", () => {
     ["postgres://u:100%@localhost/d", "contains a percent sign that does not start an encoded character"],
     ["postgres://%FF@localhost/d", "contains a percent sign that does not start an encoded character"],
     ["postgres://u@db.example.org/d?sslrootcert=/ca.pem", "must not contain sslrootcert: set DATABASE_CA_FILE instead"],
-    ["postgres://u@localhost/d?options=-c", "may contain only the parameters sslmode and host"],
+    ["postgres://u@h/d?sslmode=require&channel_binding=require", "must not contain channel_binding: remove it"],
+    ["postgres://u@localhost/d?application_name=byok", "must not contain application_name: remove it"],
+    [
+      "postgres://u@localhost/d?connect_timeout=10",
+      "must not contain connect_timeout: set DATABASE_CONNECT_TIMEOUT instead"
+    ],
+    ["postgres://u@localhost/d?options=-c", "must not contain options: remove it"],
+    ["postgres://u@localhost/d?constructor=1", "may contain only the parameters sslmode and host"],
     ["postgres://u@localhost/d?password=p", "may contain only the parameters sslmode and host"],
     ["postgres://u@db.example.org/d?sslmode=no-verify", anotherMode],
     ["postgres://u@localhost/d?sslmode=", anotherMode],

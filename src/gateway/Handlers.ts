@@ -16,13 +16,13 @@ import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { Draining } from "../port/Readiness.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
+import { GatewayBody } from "../contract/attempts.ts"
 import {
   AccountCaller,
   AccountGone,
   DefaultWorkspaceNotEmpty,
   ErasureNotGranted,
   GatewayApi,
-  GatewayBody,
   GatewayFailures,
   HashInUse
 } from "../contract/GatewayApi.ts"

@@ -1,33 +1,23 @@
-import { Array as Arr, Clock, Context, Effect, Fiber, Layer, Option, Result } from "effect"
+import { Clock, Context, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
-import { isUnableToSign } from "../../domain/KeyMaterial.ts"
 import { roleAllows } from "../../domain/Principal.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import {
-  type Cooldown,
-  cooldownCauseOf,
-  longestCooldown,
-  monotonicMillis,
-  initialCooldown
-} from "../../domain/routing/Health.ts"
-import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
-import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
-import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
+import { monotonicMillis } from "../../domain/routing/Health.ts"
+import type { Cipher } from "../../port/Cipher.ts"
 import {
   CredentialPools,
   type PoolOwner,
   type PoolSize,
   type PoolState,
-  type PoolVersions,
-  type StoredParking,
-  type StoredPool
+  type PoolVersions
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft } from "../../runtime/Deadline.ts"
 import { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
-import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
+import { Tokens, type TokensOnly } from "../tokens/Tokens.ts"
+import { type Check, isVerified, makeSealCheck, type Member, membersOf } from "./members.ts"
 import { ApiKeyMayNotRoute, TooManyCredentials, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
 /** A workspace of an account, the default one unless `workspace_id` is set. */
@@ -118,29 +108,17 @@ export interface Snapshot extends Pick<PoolState, "version" | "health"> {
   validated: Query
 }
 
-/** A credential of a pool with its sealed key. */
-export type Member = PooledCredential & { readonly sealed: SealedKey }
-
 /** When a query of the database began. The serial number orders queries of the same moment. */
 interface Query {
   readonly serial: number
   readonly at: number
 }
 
-/** The seal of a row whose key does not open, by the tag of the failure. */
-export const sealStatusByError = {
-  AuthenticationFailed: "altered",
-  UnknownKeyId: "unknown_key",
-  UnsupportedFormat: "unsupported"
-} as const satisfies Record<OpenFailure["_tag"], Seal>
-
 /** Maximum age of a snapshot: bounds how long changes by SQL that do not raise its version go unseen. */
 const maxAge = 60_000
 
 /** Maximum age of a snapshot with unverified rows: meanwhile a missing key may be added to the keyring. */
 const unverifiedMaxAge = 1000
-
-const isVerified = ({ seal }: Member) => seal === "verified"
 
 /** Whether all seals are verified, or were checked recently. */
 const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
@@ -163,9 +141,6 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
 /** Maximum pools of one plan to read at a time. */
 const readConcurrency = 8
 
-/** Rows of a pool to check before other work of the process may run: about a millisecond. */
-const checksAtOnce = 64
-
 /** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
 const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
@@ -187,94 +162,6 @@ const sumOf = (numbers: ReadonlyArray<number>) => numbers.reduce((sum, one) => s
 
 const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
   `${account_id} ${workspace_id} ${provider}`
-
-const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
-  remaining === null
-    ? { ...initialCooldown(key_version), epoch }
-    : { key_version, epoch, until: now + Math.min(remaining, longestCooldown), strikes, cause: cooldownCauseOf(cause) }
-
-const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
-  const cooldowns = parkings.filter(({ cause }) => cause !== "leaked")
-  return {
-    leaked: cooldowns.length < parkings.length,
-    stored: new Map(cooldowns.map((parking) => [parking.model, cooldownOf(parking, now)]))
-  }
-}
-
-type SealedRow = Pick<Member, "credential" | "sealed">
-
-/** The result of checking the seal of a row. */
-type Checked = Pick<PooledCredential, "seal" | "cannotSign">
-
-/** Whether two rows have the same sealed key and context. Their names, order and wrapped data keys may differ. */
-const isSameSeal = (one: SealedRow, other: SealedRow, account_id: AccountId): boolean =>
-  Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
-  contextOf({ ...one.credential, account_id }) === contextOf({ ...other.credential, account_id })
-
-/** The result of the earlier check of a row, if its seal was verified and is still the same. */
-const earlierCheckOf = (
-  row: SealedRow & Pick<Member, "row">,
-  previous: Snapshot | undefined,
-  account_id: AccountId
-) => {
-  const earlier = previous?.byId.get(row.credential.id)
-  if (earlier === undefined || !isVerified(earlier)) return undefined
-  if (earlier.row !== row.row && !isSameSeal(earlier, row, account_id)) return undefined
-  const { cannotSign = false, seal } = earlier
-  return { seal, cannotSign }
-}
-
-/** Checks the seals of rows that differ from verified members of `previous`, a few at a time. */
-const checkRows = <Row extends SealedRow & Pick<Member, "row">>(
-  check: Check,
-  rows: ReadonlyArray<Row>,
-  previous: Snapshot | undefined,
-  account_id: AccountId
-) =>
-  Effect.map(
-    Effect.forEach(Arr.chunksOf(rows, checksAtOnce), (chunk) => {
-      const checked = chunk.map((row) => ({
-        ...row,
-        ...(earlierCheckOf(row, previous, account_id) ?? check(account_id, row))
-      }))
-      return Effect.as(rows.length > checksAtOnce ? Effect.yieldNow : Effect.void, checked)
-    }),
-    (chunks) => chunks.flat()
-  )
-
-/** The members of a stored pool, or the previous ones if no rows were read, with their health and checked seals. */
-const membersOf = (
-  check: Check,
-  { parkings, rows }: StoredPool,
-  previous: Snapshot | undefined,
-  account_id: AccountId,
-  now: number
-): Effect.Effect<ReadonlyArray<Member>> => {
-  const withHealth = <Row extends SealedRow>(row: Row) => ({
-    ...row,
-    ...healthOf(parkings.get(row.credential.id), now)
-  })
-  if (rows === undefined) return checkRows(check, (previous?.pool ?? []).map(withHealth), previous, account_id)
-  return Effect.map(checkRows(check, rows.map(withHealth), previous, account_id), poolOf)
-}
-
-/** Checks the seal of a row; where only tokens may leave the process, also that the key can sign. */
-type Check = (account_id: AccountId, row: SealedRow) => Checked
-
-const makeSealCheck = Effect.gen(function* () {
-  const { read, verify } = yield* Cipher
-  const tokensOnly = yield* TokensOnly
-  return (account_id: AccountId, { credential, sealed }: SealedRow): Checked => {
-    const context = contextOf({ ...credential, account_id })
-    const { provider } = credential
-    const cannotSign = tokensOnly
-      ? read(sealed, context, (key) => isUnableToSign(provider, key.toString("utf8")))
-      : Result.map(verify(sealed, context), () => false)
-    return Result.isSuccess(cannotSign)
-      ? { seal: "verified", cannotSign: cannotSign.success }
-      : { seal: sealStatusByError[cannotSign.failure._tag] }
-  }
-})
 
 /** A pool to find in the cache or to read, and its state in the database. */
 interface WantedPool {

@@ -10,7 +10,7 @@ import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { Lease, type LeaseTerms } from "./Lease.ts"
 import type { HealthLedger } from "./ledgers.ts"
-import { type Member, sealStatusByError } from "./Pools.ts"
+import { type Member, sealStatusByError } from "./members.ts"
 import type { ResolvedRequest } from "./RouterRequest.ts"
 
 /**

@@ -10,8 +10,9 @@ import tseslint from "typescript-eslint"
 const mayImport = {
   ".": ["cli", "wiring"],
   domain: [],
-  "domain/routing": ["domain"],
-  contract: ["domain", "domain/routing"],
+  "domain/routing/providerErrors": ["domain"],
+  "domain/routing": ["domain", "domain/routing/providerErrors"],
+  contract: ["domain", "domain/routing", "domain/routing/providerErrors"],
   port: ["domain", "domain/routing"],
   runtime: ["domain", "port"],
   "service/audit": ["domain", "port", "runtime"],

@@ -28,11 +28,15 @@ while (next) {
   const read = [Buffer.from((await parts?.next().catch(() => undefined))?.value ?? "")]
   if (answer?.ok === false) for await (const part of parts ?? []) read.push(Buffer.from(part))
   const body = Buffer.concat(read).toString().slice(0, 8192)
-  const after = { attempt, status: answer?.status ?? null, retry_after: answer?.headers.get("retry-after") ?? null, body }
+  const retry_after = answer?.headers.get("retry-after") ?? null
+  const after = { attempt, status: answer?.status ?? null, retry_after, body }
   ;({ next, outcome, providers } = await ask("/v1/attempts", { ...asked, after }))
   console.error(label, outcome)
   if (outcome !== "succeeded" && outcome !== "request_refused" && (outcome !== "not_served" || next)) continue
-  const rest = async function* () { yield* read; yield* parts ?? [] }
+  const rest = async function* () {
+    yield* read
+    yield* parts ?? []
+  }
   // Upstreams repeat keys; a line break never cuts one in two.
   for await (const line of createInterface(Readable.from(rest()))) console.log(line.replaceAll(key, "<key>"))
   process.exit(outcome === "succeeded" ? 0 : 1)

@@ -81,7 +81,10 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
             shared === undefined ? ownRedacted : redactKey(ownRedacted, "openai", Redacted.make(shared), "<shared>")
           yield* Effect.logWarning(`upstream answered ${answer?.status ?? "nothing"}: ${safe.slice(0, 500)}`)
           const retry_after = answer?.headers.get("retry-after") ?? null
-          const outcome = outcomeOf({ provider: step.provider, status: answer?.status ?? null, body: text, retry_after }, now)
+          const outcome = outcomeOf(
+            { provider: step.provider, status: answer?.status ?? null, body: text, retry_after },
+            now
+          )
           return { outcome, value: HttpServerResponse.text(safe, { status: answer?.status ?? 502 }) }
         })
       ).pipe(

@@ -8,7 +8,7 @@ import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
 import { checkInput, decoderOf, NonEmptyShortText } from "../domain/checkInput.ts"
 import { outcomeNames } from "../domain/routing/Outcome.ts"
-import { maxBody } from "../domain/routing/UpstreamError.ts"
+import { maxBody } from "../domain/routing/providerErrors/UpstreamError.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 /** 403: the API key that names the account is a management key or a viewer's. */
@@ -119,7 +119,6 @@ const Report = Schema.Struct({
 })
   .check(Schema.makeFilter(hasOneResult, { message: "must have either status or abandoned: true" }))
   .annotate({ identifier: "Report" })
-export type Report = typeof Report.Type
 
 /** Decodes one report; refuses undeclared members. */
 export const decodeReport = decoderOf(Report, { onExcessProperty: "error" })

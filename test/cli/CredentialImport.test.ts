@@ -183,7 +183,7 @@ describe("byok credential import", () => {
     "creates nothing twice when it is run again after a kill",
     function* () {
       const { account_id, importFrom, settings, sql, write } = yield* begin
-      const count = 1500
+      const count = 1000
       const file = write("keys.jsonl", linesOf(count))
       const running = yield* Effect.forkScoped(
         runByok(["credential", "import", file, "--account", account_id], settings)

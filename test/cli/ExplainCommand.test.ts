@@ -126,6 +126,7 @@ layerLive(service)("byok explain", (it) => {
       INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
         'id', gen_random_uuid(), 'sort_order', n
       ))).* FROM credentials, generate_series(1, 5000) AS n WHERE account_id = ${tenant.account_id}`
+    yield* sql`UPDATE pools SET members = 5001, version = version + 1 WHERE account_id = ${tenant.account_id}`
     const { stderr } = yield* explain(tenant, ["--provider", "xai,openai", "--model", "m"])
     const refusal = "targets must name fewer providers: these have more than 5000 credentials"
     assert.strictEqual(stderr, `Nothing was explained: ${refusal}.\n`)

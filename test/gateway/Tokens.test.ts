@@ -58,7 +58,7 @@ layerLive(TestService.layer)("an attempt (D58)", (it) => {
 
     const bedrock = yield* report(vertex, { keys: "tokens" })
     assert.match(String(bedrock.next?.["key"]), /^bedrock-api-key-/)
-    assert.deepInclude(bedrock.next, { key_kind: "token", label: "AK...AB", cloud: { region: "us-east-1" } })
+    assert.deepInclude(bedrock.next, { key_kind: "token", label: "AK...22", cloud: { region: "us-east-1" } })
     const plain = yield* report(bedrock, { keys: "tokens" })
     const stored = { key_kind: "stored", key_expires_at: null, cloud: null }
     assert.deepInclude(plain.next, { provider: "openai", key: keys[2][1], ...stored })

@@ -235,6 +235,7 @@ const once = Effect.gen(function* () {
     secretOf("a management key made over the socket", withoutPrefix(owner))
     const issued = dataIn(yield* ask(Gateways.post(`/v1/accounts/${account_id}/api-keys`, { name: "issued" })))
     secretOf("an API key made over the socket", withoutPrefix(textIn(issued, "key")))
+    yield* ask(Gateways.post(`/v1/accounts/${account_id}/api-keys`, { name: "taken", hash: textIn(issued, "hash") }))
     const keys = Gateways.attempts.map((name) => secretOf(name))
     for (const key of keys) createdId(yield* call(service.url, "the socket", post(owner, { provider: "groq", key })))
 

@@ -25,7 +25,8 @@ import type { Past } from "../../src/domain/routing/Past.ts"
 import { Links } from "../../src/service/links/Links.ts"
 import { AttemptMac } from "../../src/port/AttemptMac.ts"
 import { Attempts } from "../../src/service/routing/Attempts.ts"
-import { type AttemptedKey, type AttemptOptions, type NextAttempt, Router } from "../../src/service/routing/Router.ts"
+import type { AttemptedKey, AttemptOptions, NextAttempt } from "../../src/service/routing/NextAttempt.ts"
+import { Router } from "../../src/service/routing/Router.ts"
 import type { RouterRequest } from "../../src/service/routing/RouterRequest.ts"
 import { TokensOnly } from "../../src/service/tokens/Tokens.ts"
 import { Memory } from "../support/memory/Memory.ts"
@@ -366,7 +367,7 @@ export class Instance {
       report: (attempt, outcome, answered_at) =>
         Effect.sync(() => {
           if (!this.isAlive) return
-          const ago = answered_at === undefined ? 0 : Math.max(0, router.now() - answered_at)
+          const ago = answered_at === undefined ? 0 : Math.max(0, router.timeAt() - answered_at)
           this.#shared.reported(this, attempt, outcome, this.now - ago)
           Effect.runSync(router.report(attempt, outcome, answered_at))
         })

@@ -43,7 +43,7 @@ export const known: Readonly<Record<string, number>> = {
   "two credentials get the same sort_order": 69,
   "a pool takes one member more than its limit": 1315,
   "a plan is made when its effect is created, not when it runs": 179,
-  "a plan joins a read that began before the request": 328,
+  "a plan joins a read that began before the request": 2106,
   "a snapshot counts as fresh for twice as long": 51,
   "a deleted workspace still routes with fresh snapshots": 2111,
   "a cached token is used although its key does not open": 2190,
@@ -51,12 +51,13 @@ export const known: Readonly<Record<string, number>> = {
   "a credential may name an API key of any account": 90,
   "the database deletes cooldowns that processes still remember": 450,
   "changes of locked rows are dropped": 22,
-  "a locked row delays the others of its batch": 2097,
-  "a link's key pair decrypts two keys": 2158,
+  "a locked row delays the others of its batch": 4716,
+  "a link's key pair decrypts two keys": 2216,
   "a link that serves once serves again": 1008,
   "a used link does not tell what it has stored": 2918,
   "an altered row counts as verified": 102,
   "changes that fail to be stored are dropped": 274,
+  "changes waiting at shutdown are dropped": 2084,
   "an update that loses a race is not retried": 239,
   "an event names no link": 97,
   "Retry-After is not limited to an hour": 27,
@@ -82,6 +83,7 @@ const attempt = (freshness: number, outcome: Reported, takes = 0, more: Partial<
   step({ do: "attempt", ...request, freshness, step: 0, outcome: { _tag: outcome }, takes }, more)
 const goOn = (attempt: number, outcome: Reported, more: Partial<Step> = {}) =>
   step({ do: "go on", attempt, outcome: { _tag: outcome }, twice: false, foreign: false }, more)
+const again = { outcome: { _tag: "RateLimited", retry_after: null }, twice: true, foreign: false } as const
 
 const rejected = attempt(0, "Rejected")
 const update = (change: number, joins: boolean) => step({ do: "update", pick: 0, change }, { joins })
@@ -97,6 +99,14 @@ export const seldom: ReadonlyArray<History> = [
     ),
     ...two,
     skews: [0, 300_000]
+  },
+  // An instance learns the database's time between two reports of one attempt.
+  {
+    ...history(
+      ...[create(0, { instance: 1 }), step({ do: "ask", ...request }, { instance: 1 })],
+      step({ do: "go on", attempt: 0, ...again }, { wait: 6000, faults: [[0, "lost before"]] })
+    ),
+    ...{ instances: 2, skews: [-1_440_000_000, -1_440_000_000] }
   },
   // A call of a request that tries a key is repeated.
   history(

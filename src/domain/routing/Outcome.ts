@@ -1,7 +1,7 @@
 import type { Provider } from "../Provider.ts"
 import { errorRuleFor, isSuccess } from "./providerErrors/errorRuleFor.ts"
 import { retryAfterMillis } from "./RetryAfter.ts"
-import { type UpstreamError, upstreamErrorIn } from "./UpstreamError.ts"
+import { type UpstreamError, upstreamErrorIn } from "./providerErrors/UpstreamError.ts"
 
 /**
  * The result of an attempt with a credential. `NotServed` (the key or its provider does not serve this request),

@@ -14,7 +14,7 @@ import { members } from "./words.js"
  *   Record<"allowed_models" | "allowed_user_ids" | "allowed_api_key_hashes", string[] | null> &
  *   { name: string | null, declared_region: string | null, declared_zdr: boolean | null, sort_order: number }} Credential
  * @typedef {Pick<Credential, "provider" | "label">} Stored
- * @typedef {Record<"last_succeeded_at" | "last_failed_at" | "last_failure" | "last_refused_at" | "last_refused_code", string | null> & { state: string,
+ * @typedef {Record<"last_succeeded_at" | "last_failed_at" | "last_failure" | "last_refused_at" | "last_refused_code", string | null> & { state: string, last_refused_status: number | null,
  *   parked: { model: string | null, cause: string, until: string | null }[] }} Status
  */
 

@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto"
-import { Context, Data, Effect, Layer, type Scope } from "effect"
+import { Clock, Context, Data, Effect, Layer, type Scope } from "effect"
+import { monotonicMillis } from "../../domain/routing/Health.ts"
 import { type Outcome, outcomeOf } from "../../domain/routing/Outcome.ts"
 import { isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
 import { AttemptMac } from "../../port/AttemptMac.ts"
 import { decodeAttempt, encodeAttempt, type RecordedAttempt } from "./attemptText.ts"
-import { type AttemptOptions, type NextAttempt, Router } from "./Router.ts"
+import type { AttemptOptions, NextAttempt } from "./NextAttempt.ts"
+import { Router } from "./Router.ts"
 import type { PlanFailure } from "./RouterErrors.ts"
 import type { Freshness, RouterRequest } from "./RouterRequest.ts"
 
@@ -15,22 +17,23 @@ import type { Freshness, RouterRequest } from "./RouterRequest.ts"
  */
 export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
   make: Effect.gen(function* () {
-    const { nextAttempt, now, report: reportKey, synchronize } = yield* Router
+    const { nextAttempt, report: reportKey, synchronize, timeAt } = yield* Router
     const mac = yield* AttemptMac
-    const arrivals = makeArrivals(now)
+    const arrivals = makeArrivals(yield* Clock.Clock)
 
     /** Reads the text of an attempt that was handed out within the hour. */
     const read = Effect.fnUntraced(function* (text: string) {
       const attempt = decodeAttempt(mac, text)
       if (attempt === undefined) return yield* new UnknownAttempt()
       yield* synchronize
-      return now() > attempt.handed_out_at + validMillis ? yield* new UnknownAttempt() : attempt
+      return timeAt() > attempt.handed_out_at + validMillis ? yield* new UnknownAttempt() : attempt
     })
 
     const record = (recorded: RecordedAttempt, report: Report): Effect.Effect<Outcome> => {
       const { handed_out_at, key, past, provider } = recorded
       const { attempt, body = null, retry_after = null, status, took_ms } = report
-      const answered_at = took_ms === undefined ? arrivals.firstOf(attempt) : Math.min(handed_out_at + took_ms, now())
+      const answered_at =
+        took_ms === undefined ? timeAt(arrivals.firstOf(attempt)) : Math.min(handed_out_at + took_ms, timeAt())
       const answered: Outcome =
         status === undefined ? { _tag: "Abandoned" } : outcomeOf({ provider, status, body, retry_after }, answered_at)
       const outcome = outcomeAfter(past, provider, answered)
@@ -53,7 +56,7 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
         account_id: next.request.account_id,
         provider: step.provider,
         key: lease,
-        handed_out_at: now(),
+        handed_out_at: timeAt(),
         past: next.past
       })
       return { next, text }
@@ -129,13 +132,14 @@ const nameOf = (text: string) => Buffer.from(text.slice(0, 22)).toString()
 /**
  * Remembers when each attempt was first reported, for gateways that do not say how long the upstream took. Invariant:
  * the last `maxArrivals` reported attempts are remembered; a repeated report of an older one counts from its arrival.
+ * Times are in milliseconds of the monotonic clock, which stays as it is when the database first tells its time.
  */
-const makeArrivals = (now: () => number) => {
+const makeArrivals = (clock: Clock.Clock) => {
   const firsts = new Map<string, number>()
   return {
     firstOf: (attempt: string): number => {
       const name = nameOf(attempt)
-      const first = firsts.get(name) ?? now()
+      const first = firsts.get(name) ?? monotonicMillis(clock)
       firsts.set(name, first)
       if (firsts.size > maxArrivals) firsts.delete(firsts.keys().next().value as string)
       return first

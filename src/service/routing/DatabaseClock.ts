@@ -24,7 +24,7 @@ export const makeDatabaseClock = Effect.gen(function* () {
   return {
     /** Asks the database for its time, unless it has told that before. */
     synchronize: Effect.suspend(() => (isSynchronized ? Effect.void : Effect.ignoreCause(asking))),
-    now: (): number => monotonicMillis(clock) + offset,
+    timeAt: (monotonic = monotonicMillis(clock)): number => monotonic + offset,
     toMonotonic: (database: number): number => database - offset
   }
 })

@@ -77,7 +77,7 @@ export class Pools extends Context.Service<
 type PoolsFailure = ServiceUnavailable | UnknownWorkspace | TooManyCredentials
 
 /** Maximum credentials of the providers of one request together: planning 1,000 takes half a millisecond. */
-export const maxCredentials = 5000
+const maxCredentials = 5000
 
 /** The issue of a request whose providers have more. */
 export const tooManyCredentials = {

@@ -1,12 +1,11 @@
 import { randomUUID } from "node:crypto"
 import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import { availabilityOf, type Health, momentOf } from "../../domain/routing/Health.ts"
+import { availabilityOf, momentOf } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { type Past, type Refusal, remainingAfter, type Tried } from "../../domain/routing/Past.ts"
-import type { Plan, Step } from "../../domain/routing/Plan.ts"
 import { decisionsOn, planFor } from "../../domain/routing/planFor.ts"
 import { longestFreshness, type RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import type { Cipher } from "../../port/Cipher.ts"
@@ -18,10 +17,10 @@ import type { RequestTimeout } from "../../runtime/Deadline.ts"
 import type { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { Tokens, type TokensOnly } from "../tokens/Tokens.ts"
 import { makeDatabaseClock } from "./DatabaseClock.ts"
-import type { LeasedKey } from "./HealthState.ts"
 import type { Lease } from "./Lease.ts"
 import { makeLedgers } from "./ledgers.ts"
 import { makeOpenKey } from "./makeOpenKey.ts"
+import type { AttemptedKey, AttemptOptions, NextAttempt, OpenAttempt, OpenNext } from "./NextAttempt.ts"
 import type { Member } from "./members.ts"
 import { Pools, type Snapshot, type WorkspacePools } from "./Pools.ts"
 import { AnotherAccount, type Exhausted, type PlanFailure, PoolsUnavailable } from "./RouterErrors.ts"
@@ -50,11 +49,7 @@ export class Router extends Context.Service<
     /**
      * Opens the next attempt of a request after its past, until the scope closes. Report each attempt before that.
      */
-    readonly nextAttempt: (
-      request: RouterRequest,
-      past: Past,
-      options?: AttemptOptions
-    ) => Effect.Effect<NextAttempt, PlanFailure | AnotherAccount, Scope.Scope>
+    readonly nextAttempt: OpenNext
     /**
      * Reports the outcome of an attempt, and when the upstream answered, in the database's time; by default now. It
      * applies here at once, and in other processes once it is stored. A repeated report changes nothing.
@@ -70,7 +65,7 @@ export class Router extends Context.Service<
       freshness?: Freshness
     ) => Effect.Effect<A, E | Exhausted | PlanFailure, R>
     /** The database's time in milliseconds since 1970; the machine's until the first `synchronize` succeeds. */
-    readonly now: () => number
+    readonly timeAt: (monotonic?: number) => number
     /** Asks the database for its time, unless it has told that before. */
     readonly synchronize: Effect.Effect<void>
     /**
@@ -88,42 +83,6 @@ export class Router extends Context.Service<
     Layer.suspend(() => Layer.effect(this, make)),
     [Pools.layer, Tokens.layer]
   )
-}
-
-export interface AttemptOptions {
-  /** The account of the earlier attempts. */
-  readonly account_id?: AccountId
-  readonly freshness?: Freshness
-  /** While a request tries a key, only calls with its id get that key. */
-  readonly request_id?: string
-  /** Whether a trial outlasts the scope, until its report or for 30 seconds. */
-  readonly keepTrial?: boolean
-}
-
-/** An attempt to make; shared steps have no lease. */
-export interface OpenAttempt {
-  readonly step: Step
-  readonly lease: Lease | undefined
-}
-
-/** The next attempt of a request; undefined if no step is left. */
-export interface NextAttempt {
-  readonly attempt: OpenAttempt | undefined
-  readonly request: ResolvedRequest
-  /** The past, and the keys that were not opened on the way. */
-  readonly past: Past
-  /** How many credentials the plan decides on. */
-  readonly credentials: number
-  /** Computes the verdicts on every credential, as of this attempt. */
-  readonly plan: () => Plan
-  /** Without an attempt, when to retry, in milliseconds since 1970; null if unknown. */
-  readonly retry_at: number | null
-}
-
-/** The key of an attempt, and its health when the attempt began; a `Lease` is one. */
-export interface AttemptedKey {
-  readonly terms: LeasedKey & { readonly provider: Provider }
-  readonly health: Health
 }
 
 /** Milliseconds until a retry, if another request is trying a key. */
@@ -162,7 +121,7 @@ const isOnTrial = ({ result }: Tried) => result === "on_trial"
 
 const make = Effect.gen(function* () {
   const { current, currentForKey, expire } = yield* Pools
-  const { now, synchronize, toMonotonic } = yield* makeDatabaseClock
+  const { synchronize, timeAt, toMonotonic } = yield* makeDatabaseClock
   const metered = yield* makeRouterMeter
   const { health, uses } = yield* makeLedgers(metered.countParking, metered.countLost)
   const openKey = yield* makeOpenKey(health, uses.recordLease)
@@ -259,7 +218,7 @@ const make = Effect.gen(function* () {
     uses.recordOutcome(terms, outcome, wall - (monotonic - at))
   }
 
-  const openNext: Router["Service"]["nextAttempt"] = (request, past, options = {}) =>
+  const openNext: OpenNext = (request, past, options = {}) =>
     metered.plan(nextAttempt(request, past, options), ({ attempt }) => attempt === undefined)
 
   return Router.of({
@@ -274,7 +233,7 @@ const make = Effect.gen(function* () {
     nextAttempt: openNext,
     report: (...reported) => Effect.sync(() => report(...reported)),
     run: makeRun(openNext, report),
-    now,
+    timeAt,
     synchronize,
     redact: (text, lease) => lease?.redact(text) ?? text
   })

@@ -5,7 +5,7 @@ import { cooldownAt } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { Past, Tried } from "../../domain/routing/Past.ts"
 import { type AttemptMac, macLength } from "../../port/AttemptMac.ts"
-import type { AttemptedKey } from "./Router.ts"
+import type { AttemptedKey } from "./NextAttempt.ts"
 
 /** An attempt as its text records it: everything that its report needs, on any instance. Holds no key and no label. */
 export interface RecordedAttempt {

@@ -5,7 +5,7 @@ import { credentialOf, isFinal, outcomeAfter, type Past } from "../../domain/rou
 import type { Step } from "../../domain/routing/Plan.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import type { Lease } from "./Lease.ts"
-import type { Router } from "./Router.ts"
+import type { OpenNext } from "./NextAttempt.ts"
 import { Exhausted, type PlanFailure } from "./RouterErrors.ts"
 import type { Freshness, RouterRequest } from "./RouterRequest.ts"
 
@@ -26,10 +26,7 @@ const isExhausted = (exit: Exit.Exit<unknown, unknown>) =>
  * Makes the loop of attempts and reports. Invariant: each attempt is reported once, before its lease ends and the next
  * one is planned; one that fails or is interrupted counts as abandoned. Each answer is returned or discarded.
  */
-export const makeRun = (
-  nextAttempt: Router["Service"]["nextAttempt"],
-  report: (lease: Lease, outcome: Outcome) => void
-) =>
+export const makeRun = (nextAttempt: OpenNext, report: (lease: Lease, outcome: Outcome) => void) =>
   Effect.fnUntraced(function* <A, E, R>(
     request: RouterRequest,
     attempt: Attempt<A, E, R>,

@@ -1,5 +1,5 @@
 import { type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
-import { maxBody } from "../../../src/domain/routing/UpstreamError.ts"
+import { maxBody } from "../../../src/domain/routing/providerErrors/UpstreamError.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const now = Date.UTC(2026, 10, 21, 12)
@@ -110,7 +110,7 @@ describe("an upstream's answer, classified for the key", () => {
   it.each([
     [{ error: { code: "context_length_exceeded" } }, "context_length_exceeded"],
     [{ error: { code: null, type: "invalid_request_error" } }, "invalid_request_error"],
-    [{ error: { code: `${"x".repeat(65)}`, type: "short" } }, "short"],
+    [{ error: { code: "x".repeat(65), type: "short" } }, "short"],
     [{ error: { code: "two words", type: "ünïcode" } }, null],
     [{ error: { message: "repeats a prompt" } }, null],
     [null, null]

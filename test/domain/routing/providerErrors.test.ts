@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
 import { errorRuleFor, errorRulesOf } from "../../../src/domain/routing/providerErrors/errorRuleFor.ts"
-import { upstreamErrorIn } from "../../../src/domain/routing/UpstreamError.ts"
+import { upstreamErrorIn } from "../../../src/domain/routing/providerErrors/UpstreamError.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 /** Answers of providers, as their pages or public trackers show them. `seen`: the body was shown, not only described. */
@@ -20,7 +20,7 @@ const answers = Schema.decodeUnknownSync(
       })
     )
   )
-)(readFileSync(new URL("realAnswers.json", import.meta.url), "utf8"))
+)(readFileSync(new URL("../../vectors/provider-errors.json", import.meta.url), "utf8"))
 
 const now = Date.UTC(2026, 10, 21, 12)
 const ruleOf = ({ body, provider, status }: (typeof answers)[number]) =>

@@ -1,4 +1,4 @@
-import { Clock, Context, Effect, Exit, Layer, Random, Scope } from "effect"
+import { Clock, Context, type Duration, Effect, Exit, Layer, Random, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
@@ -22,12 +22,12 @@ const macs = macsOf("kek-1")
 const onMemory = itWith(inMemory())
 
 /** A clock that is off by some milliseconds, and whose monotonic time began earlier. */
-const skewed = (clock: Clock.Clock, skew: number): Clock.Clock => ({
-  ...clock,
-  sleep: (duration) => clock.sleep(duration),
-  currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() + skew,
-  monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe() + BigInt(Math.abs(skew)) * 1_000_000n
-})
+const skewed = (clock: Clock.Clock, skew: number): Clock.Clock =>
+  Object.assign(Object.create(clock) as Clock.Clock, {
+    sleep: (duration: Duration.Duration) => clock.sleep(duration),
+    currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() + skew,
+    monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe() + BigInt(Math.abs(skew)) * 1_000_000n
+  })
 
 /** An instance with its own memory and clock, over the stores of the test. A dying one stores nothing. */
 const startInstance = Effect.fnUntraced(function* (skew: number, isDying: boolean) {

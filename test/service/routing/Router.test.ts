@@ -10,7 +10,8 @@ import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPoo
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
-import { type AttemptOptions, Router } from "../../../src/service/routing/Router.ts"
+import type { AttemptOptions } from "../../../src/service/routing/NextAttempt.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
 import { type Exhausted, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import type { RequestPlan } from "../../../src/service/routing/RouterRequest.ts"
 import { addApiKey, newTenant } from "../../support/database/newTenant.ts"
@@ -27,8 +28,7 @@ const inService = itWith(service)
 const onMemory = itWith(inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
 
-const stepsOf = ({ steps }: RequestPlan) =>
-  steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
+const stepsOf = ({ steps }: RequestPlan) => steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
 
 /** A router whose cipher fails to open a key as long as `failure` returns a failure. */
 const routerOn = (failure: () => OpenFailure | undefined) => {
@@ -201,14 +201,14 @@ describe("a run of attempts", () => {
     yield* create(owner)
     yield* create(owner)
     const { run } = yield* Router
-    const isWaiting = yield* Deferred.make<void>()
+    const isWaiting = yield* Deferred.make<boolean>()
     let tried = 0
     let discarded = 0
     const fiber = yield* Effect.forkChild(
       run(requestOf(owner), () =>
         Effect.gen(function* () {
           if ((tried += 1) === 2) {
-            yield* Deferred.succeed(isWaiting, undefined)
+            yield* Deferred.succeed(isWaiting, true)
             return yield* Effect.never
           }
           const discard = Effect.sync(() => void (discarded += 1))
@@ -222,7 +222,7 @@ describe("a run of attempts", () => {
     assert.strictEqual(discarded, 1)
   })
 
-  it.effect("plans each attempt with what was changed meanwhile (Q19, E4)", function* () {
+  it.effect("plans each attempt with what was changed meanwhile (Q19, Q23, E4)", function* () {
     /** What a request tries whose first key is rejected, if somebody makes a change meanwhile. */
     const triedDespite = (
       change: (owner: PoolOwner, id: CredentialId) => Effect.Effect<unknown, unknown, Credentials>

@@ -3,8 +3,8 @@ import { Effect, Schema } from "effect"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
-import { type AttemptOptions, Router } from "../../../src/service/routing/Router.ts"
-import type { RequestPlan } from "../../../src/service/routing/RouterRequest.ts"
+import type { AttemptOptions } from "../../../src/service/routing/NextAttempt.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
 
 const model = "a/model"
 
@@ -20,11 +20,6 @@ export const requestOf = ({ account_id, workspace_id }: PoolOwner, change: objec
 
 export const planOf = (owner: PoolOwner, change: object = {}) =>
   Effect.flatMap(Router, ({ plan }) => plan(requestOf(owner, change)))
-
-export const ownStep = ({ steps }: RequestPlan, index = 0) => {
-  const step = steps[index]
-  return step?._tag === "Own" ? step : assert.fail("no own step")
-}
 
 /** Leases the first key of a request until the scope closes. */
 export const leaseOf = Effect.fnUntraced(function* (

@@ -1,5 +1,5 @@
 import type { Provider } from "../../Provider.ts"
-import type { UpstreamError } from "../UpstreamError.ts"
+import type { UpstreamError } from "./UpstreamError.ts"
 import type { ErrorRule, ErrorRules } from "./ErrorRule.ts"
 import { everyProvider } from "./everyProvider.ts"
 import { hosts } from "./hosts.ts"

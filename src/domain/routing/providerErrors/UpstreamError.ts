@@ -1,4 +1,4 @@
-import { parseJson } from "../KeyMaterial.ts"
+import { parseJson } from "../../KeyMaterial.ts"
 
 /** Characters of an error's body that are read. */
 export const maxBody = 8192

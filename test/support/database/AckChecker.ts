@@ -45,6 +45,9 @@ const neverSent = (error: unknown) => {
 
 let keys = 0
 
+/** Several, because a pool has at most 1,000 credentials. */
+const providers = ["openai", "azure", "xai", "groq", "mistral", "cohere", "deepseek", "together"]
+
 const nextKey = () => `fake-key-${String((keys += 1)).padStart(9, "0")}`
 
 /** Creates a credential, and returns it if acknowledged. */
@@ -55,7 +58,7 @@ export const createOne = async (url: string, token: string, ledger: Ledger): Pro
     const response = await fetch(`${url}/api/v1/byok`, {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      body: JSON.stringify({ provider: "openai", key, name: key })
+      body: JSON.stringify({ provider: providers[keys % providers.length], key, name: key })
     })
     const body = await response.text()
     if (response.status === 201) {

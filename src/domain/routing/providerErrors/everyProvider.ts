@@ -35,5 +35,7 @@ export const everyProvider: ReadonlyArray<ErrorRule> = [
   // can1357/oh-my-pi#449
   { statuses: [400, 401, 403], code: "api_key_invalid", outcome: "Rejected" },
   // anthropics/claude-code#59278
-  { statuses: [400, 401, 403], code: "authentication_error", outcome: "Rejected" }
+  { statuses: [400, 401, 403], code: "authentication_error", outcome: "Rejected" },
+  // assafelovic/gpt-researcher#985: too many tokens for this key; another may have a larger limit
+  { statuses: [413], code: "rate_limit_exceeded", outcome: "NotServed" }
 ]

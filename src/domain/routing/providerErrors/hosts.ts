@@ -93,8 +93,6 @@ export const hosts = {
   groq: [
     // crewAIInc/crewAI#783
     { statuses: [400], code: "organization_restricted", outcome: "Rejected" },
-    // assafelovic/gpt-researcher#985
-    { statuses: [413], code: "rate_limit_exceeded", outcome: "NotServed" },
     // orbi-build/orbi#561
     { statuses: [403], code: "model_permission_blocked_org", outcome: "NotServed" },
     // public code of clients

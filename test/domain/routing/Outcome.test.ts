@@ -66,6 +66,11 @@ describe("an upstream's answer, classified for the key", () => {
     ['event: error\ndata: {"error":{"code":"insufficient_quota"}}\n\n', "QuotaExhausted"],
     [{ base_resp: { status_code: 0, status_msg: "success" } }, "Succeeded"],
     [{ error: null, status: "completed" }, "Succeeded"],
+    [{ error: false }, "Succeeded"],
+    [{ error: {} }, "Succeeded"],
+    [{ error: "" }, "Succeeded"],
+    [{ error: "overloaded" }, "UpstreamFailed"],
+    [{ base_resp: { status_code: "0" } }, "Succeeded"],
     [{ id: "msg_1", type: "message", code: 500 }, "Succeeded"],
     ["text", "Succeeded"]
   ])("with status 200 and the body %j is %s: a stream may fail after its head", (body, tag) => {

@@ -44,6 +44,9 @@ const textsIn = (place: Members) => textMembers.map((name) => place[name]).filte
 /** The members of a value, or of each object of a list. */
 const placesIn = (value: unknown): ReadonlyArray<Members> => [value].flat().filter(isMembers)
 
+/** Whether a member `error` names one: some successes have it empty or false. */
+const isNamed = (error: unknown) => (isText(error) ? error !== "" : isMembers(error) && Object.keys(error).length > 0)
+
 /**
  * Reads the error in the body of an answer: an object, or a list of one, whose members name the error, or a member
  * `error`, `errors`, `detail` or `base_resp` does; or a text. Undefined if the body is not JSON, or something else.
@@ -60,6 +63,6 @@ export const upstreamErrorIn = (body: string | null): UpstreamError | undefined 
     codes: places.flatMap(codesIn),
     messages: places.flatMap(textsIn),
     retry_after: details.map(({ retryDelay }) => retryDelay).find(isText) ?? null,
-    isExplicit: (top["error"] ?? "") !== "" || top["type"] === "error" || baseStatus !== 0
+    isExplicit: isNamed(top["error"]) || top["type"] === "error" || Number(baseStatus) !== 0
   }
 }

@@ -23,8 +23,7 @@ while (next) {
   const { attempt, key, label } = next
   const sent = { method: "POST", headers: { authorization: `Bearer ${key}` }, body: "{}" }
   const answer = await fetch(upstream, sent).catch(() => undefined)
-  const parts = answer?.body?.values()
-  // A stream may fail after its head: its first event says so.
+  const parts = answer?.body?.values() // A stream may fail after its head: its first event says so.
   const read = [Buffer.from((await parts?.next().catch(() => undefined))?.value ?? "")]
   if (answer?.ok === false) for await (const part of parts ?? []) read.push(Buffer.from(part))
   const body = Buffer.concat(read).toString().slice(0, 8192)
@@ -33,12 +32,9 @@ while (next) {
   ;({ next, outcome, providers } = await ask("/v1/attempts", { ...asked, after }))
   console.error(label, outcome)
   if (outcome !== "succeeded" && outcome !== "request_refused" && (outcome !== "not_served" || next)) continue
-  const rest = async function* () {
-    yield* read
-    yield* parts ?? []
-  }
+  const whole = Readable.from([read, parts ?? []]).flatMap((each) => each)
   // Upstreams repeat keys; a line break never cuts one in two.
-  for await (const line of createInterface(Readable.from(rest()))) console.log(line.replaceAll(key, "<key>"))
+  for await (const line of createInterface(whole)) console.log(line.replaceAll(key, "<key>"))
   process.exit(outcome === "succeeded" ? 0 : 1)
 }
 throw new Error(`no key could serve the request: ${JSON.stringify(providers)}`)

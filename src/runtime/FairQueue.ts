@@ -62,8 +62,9 @@ interface Place {
 }
 
 /**
- * Makes a fair queue. Invariant: at most `inProgress` requests are in progress; tenants are served in rotation, the
- * requests of each in the order of their arrival; no tenant is capped while nobody waits.
+ * Makes a fair queue. Invariant: at most `inProgress` requests are in progress; a tenant starts another one only while
+ * it has fewer in progress than places are free, so that stalled requests of one tenant take half of the places at most;
+ * tenants are served in rotation, the requests of each in the order of their arrival.
  *
  * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
  */
@@ -72,26 +73,47 @@ export const makeRequestQueue = ({
   waiting
 }: Pick<QueueLimits["Service"], "inProgress" | "waiting">): RequestQueue => {
   let inProgress = 0
+  /** How many requests of each tenant are in progress. */
+  const held = new Map<string, number>()
   /** The waiting places of each tenant. The tenants are in the order of their turns. */
   const queues = new Map<string, Set<Place>>()
   let isServing = false
 
+  const mayStart = (tenant: string) => (held.get(tenant) ?? 0) < total - inProgress
+  const admit = (place: Place) => {
+    inProgress += 1
+    held.set(place.tenant, (held.get(place.tenant) ?? 0) + 1)
+    place.isAdmitted = true
+  }
+  const release = ({ tenant }: Place) => {
+    inProgress -= 1
+    const left = (held.get(tenant) ?? 0) - 1
+    if (left > 0) held.set(tenant, left)
+    else held.delete(tenant)
+  }
+
+  /** Starts the next waiting place of the first tenant that may start one. Returns false if none may. */
+  const startNext = () => {
+    for (const [tenant, queue] of queues) {
+      if (inProgress >= total) return false
+      if (!mayStart(tenant)) continue
+      const [place] = queue
+      queues.delete(tenant)
+      if (place === undefined) continue
+      queue.delete(place)
+      if (queue.size > 0) queues.set(tenant, queue)
+      admit(place)
+      place.start()
+      return true
+    }
+    return false
+  }
   const serve = () => {
     // A started request may end at once and so call this again: the running loop serves the next place.
     if (isServing) return
     isServing = true
     try {
-      for (const [tenant, queue] of queues) {
-        if (inProgress >= total) return
-        const [place] = queue
-        queues.delete(tenant)
-        if (place === undefined) continue
-        queue.delete(place)
-        if (queue.size > 0) queues.set(tenant, queue)
-        inProgress += 1
-        place.isAdmitted = true
-        place.start()
-      }
+      while (startNext());
     } finally {
       isServing = false
     }
@@ -108,7 +130,7 @@ export const makeRequestQueue = ({
   const leave = (place: Place) => {
     const queue = queues.get(place.tenant)
     if (queue?.delete(place) === true && queue.size === 0) queues.delete(place.tenant)
-    if (place.isAdmitted) inProgress -= 1
+    if (place.isAdmitted) release(place)
     place.isAdmitted = false
     if (queues.size > 0) serve()
   }
@@ -117,9 +139,9 @@ export const makeRequestQueue = ({
     Effect.suspend(() => {
       const place: Place = { tenant, start: () => {}, isAdmitted: false }
       const turn = Effect.suspend(() => {
-        if (queues.size === 0 && inProgress < total) {
-          inProgress += 1
-          place.isAdmitted = true
+        // While others wait, those of this tenant may be among them only if it may not start another.
+        if (!isServing && mayStart(tenant)) {
+          admit(place)
           return request
         }
         const started = untilStarted((start) => {

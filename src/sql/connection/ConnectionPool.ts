@@ -17,8 +17,8 @@ export interface ConnectionPool {
   /**
    * Runs a query. Fails if the queue is full; dies with a `DatabaseFailure`, also at the request's or pool's deadline.
    * Interrupting a request cancels its query if that has no connection yet; otherwise, the request ends with the query,
-   * because it holds memory for the answer. Accounts have connections in rotation; `account_id` is left out for
-   * queries of no account.
+   * because it holds memory for the answer. Accounts have connections in rotation, and none has more than are free;
+   * `account_id` is left out for queries of no account.
    */
   readonly ask: <A>(query: Query<A>, operation: Operation, account_id?: string) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query for which a plan waits, as `ask` does, but also on connections that are kept for such queries. */

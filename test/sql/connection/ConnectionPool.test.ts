@@ -35,7 +35,7 @@ describe("a pool of connections", () => {
   it.live("sends no query whose deadline passed before it had a connection", function* () {
     const { pool, query, sent, state } = yield* open()
     const advance = yield* stopMonotonicClock
-    for (const name of ["first", "second"]) yield* Effect.forkChild(pool.ask(query(name), "tests.ask"))
+    for (const name of ["first", "second"]) yield* Effect.forkChild(pool.ask(query(name), "tests.ask", name))
     yield* eventually("they have the connections", () => sent.length === 2)
     const late = yield* Effect.forkChild(Effect.exit(pool.ask(query("late"), "tests.ask")))
     yield* Effect.yieldNow
@@ -64,7 +64,7 @@ describe("a pool of connections", () => {
   it.live("ends an interrupted request with its query, or at once if it has no connection yet", function* () {
     const { pool, query, sent, state } = yield* open()
     const request = (name: string) =>
-      Effect.forkChild(withDeadline(Duration.seconds(20))(pool.ask(query(name), "tests.ask")))
+      Effect.forkChild(withDeadline(Duration.seconds(20))(pool.ask(query(name), "tests.ask", name)))
     const running = [yield* request("first"), yield* request("second")]
     yield* eventually("they have the connections", () => sent.length === 2)
     const waiting = yield* request("third")
@@ -79,7 +79,7 @@ describe("a pool of connections", () => {
 
   it.live("keeps a connection for look-ups, however many long queries wait", function* () {
     const { pool, query, sent, state } = yield* open()
-    const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list"))
+    const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list", `${n % 9}`))
     const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
     yield* eventually("they have what connections they may have", () => sent.length === 2)
     const find = pool.batch<string, string>({
@@ -93,18 +93,21 @@ describe("a pool of connections", () => {
     yield* Fiber.join(listing)
   })
 
-  it.live("runs the queries of accounts in rotation, and keeps a connection for plans", function* () {
+  it.live("leaves a connection to others while an account's queries stall, and keeps one for plans", function* () {
     const { pool, query, sent, state } = yield* open()
     const lists = Array.from({ length: 40 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list", "noisy"))
     const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
-    yield* eventually("they have what connections they may have", () => sent.length === 2)
+    yield* eventually("they have the connections that they may have", () => sent.length === 1)
+    assert.strictEqual(yield* pool.ask(query("list", false), "tests.list", "quiet"), "list")
+    const stalled = yield* Effect.forkChild(pool.ask(query("list"), "tests.list", "another"))
+    yield* eventually("lists have all connections that lists may have", () => sent.length === 3)
     assert.strictEqual(yield* pool.askForPlan(query("plan", false), "tests.plan", "quiet"), "plan")
     const asking = yield* Effect.forkChild(pool.ask(query("quiet", false), "tests.list", "quiet"))
     yield* Effect.yieldNow
     state.held = false
     yield* Fiber.join(asking)
-    assert.include(sent.slice(0, 6), "quiet", "it waits for no more than one query of the other account")
-    yield* Fiber.join(listing)
+    assert.include(sent.slice(0, 7), "quiet", "it waits for no more than one query of each other account")
+    yield* Fiber.joinAll([listing, stalled])
   })
 
   it.live("runs the query of an account between the plans of others that never cease", function* () {

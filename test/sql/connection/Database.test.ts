@@ -104,7 +104,7 @@ describe("separate pools for reads and writes", () => {
     const unlock = yield* lockTable(admin, "t")
     const ids = Array.from({ length: longDeadline.poolSize + 3 }, (_, id) => id)
     const writers = yield* Effect.forkChild(
-      Effect.forEach(ids, (id) => writes.ask(insert(id), "tests.ask"), { concurrency: "unbounded" })
+      Effect.forEach(ids, (id) => writes.ask(insert(id), "tests.ask", `${id}`), { concurrency: "unbounded" })
     )
     yield* untilWaiting(admin, longDeadline.poolSize)
     assert.strictEqual(yield* one(reads), 1)
@@ -120,7 +120,7 @@ describe("separate pools for reads and writes", () => {
   it.live("an abandoned statement keeps its place in the queue of its own pool until it ends (D14)", function* () {
     const { admin, insert, one, reads, stored, writes } = yield* open({ ...shortDeadline, poolSize: 2, queue: 2 })
     const unlock = yield* lockTable(admin, "t")
-    yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id), "tests.ask")), {
+    yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id), "tests.ask", `${id}`)), {
       concurrency: "unbounded"
     })
     assert.instanceOf(failureIn(yield* Effect.exit(one(writes))), ServiceUnavailable)

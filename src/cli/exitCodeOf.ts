@@ -2,13 +2,12 @@ import { Cause, Console, Effect, Option } from "effect"
 import { CliError, type Command } from "effect/cli"
 import { SealingRefused } from "../port/Cipher.ts"
 import { type OrderRefused, StoredKeyUnusable } from "../port/Credentials.ts"
-import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
 import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
 /** The defects that are reported in a sentence, without a stack. */
-const explained = [DatabaseFailure, SealingRefused, OutputFailed, StoredKeyUnusable]
+const explained = [SealingRefused, OutputFailed, StoredKeyUnusable]
 type Explained = InstanceType<(typeof explained)[number]>
 
 /** The failures of commands, and of reading the settings of the log. */

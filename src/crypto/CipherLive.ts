@@ -11,7 +11,7 @@ const errorTagOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>
 
 /** Failures whose series exist from the start, so that dashboards show the first failure as an increase. */
 const failures = {
-  seal: ["SealingRefused", "ServiceUnavailable", "defect"],
+  seal: ["SealingRefused", "ServiceUnavailable", "DatabaseFailure"],
   unwrap: ["AuthenticationFailed", "UnknownKeyId", "UnsupportedFormat"],
   rewrap: ["AuthenticationFailed", "UnknownKeyId", "UnsupportedFormat"]
 }
@@ -85,9 +85,7 @@ export const rewrapper = Layer.effect(
       primary: primary.kek_id,
       kek_ids: Array.from(byId.keys()),
       spend: (wraps) =>
-        Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary.kek_id, byId), {
-          discard: true
-        }).pipe(Effect.catchTag("ServiceUnavailable", Effect.die)),
+        Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary.kek_id, byId), { discard: true }),
       rewrap: (sealed, context) => rewrapping(() => rewrap(byId, primary, sealed, Buffer.from(context)))
     }
   })

@@ -5,10 +5,10 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { NotFound } from "../domain/Errors.ts"
 import { AccountId } from "../domain/Identifiers.ts"
 import { CurrentPrincipal } from "../domain/Principal.ts"
+import { withDefects } from "../http/databaseDefects.ts"
 import { group, makeOperations } from "../http/Handlers.ts"
 import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
-import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../runtime/Deadline.ts"
 import { Events } from "../port/Events.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
@@ -55,7 +55,8 @@ const accounts = group(
   GatewayApi,
   "accounts",
   Effect.fnUntraced(function* (handlers) {
-    const accounts = yield* Accounts
+    const { deleteAccount, ...services } = yield* Accounts
+    const accounts = withDefects(services)
     const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), asNotFound)
     const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), asNotFound)
     return handlers.handleAll({
@@ -73,14 +74,13 @@ const accounts = group(
       list: ({ query }) => Effect.map(accounts.listPage(query.after), envelope),
       // Has no deadline. A disconnect interrupts the deletion; a repeated request resumes it.
       delete: ({ params }) =>
-        accounts.deleteAccount(params.account_id).pipe(
+        deleteAccount(params.account_id).pipe(
           Effect.provideService(CurrentDeadline, undefined),
-          Effect.catchTags(asNotFound),
-          Effect.catchDefect((defect) =>
-            defect instanceof DatabaseFailure && defect.sqlstate === insufficientPrivilege
-              ? Effect.fail(new ErasureNotGranted())
-              : Effect.die(defect)
-          ),
+          Effect.catchTags({
+            ...asNotFound,
+            DatabaseFailure: (failure) =>
+              failure.sqlstate === insufficientPrivilege ? Effect.fail(new ErasureNotGranted()) : Effect.die(failure)
+          }),
           Effect.as(deleted)
         ),
       createWorkspace: ({ params, payload }) =>
@@ -125,7 +125,7 @@ const links = group(
   GatewayApi,
   "links",
   Effect.fnUntraced(function* (handlers) {
-    const { create, list, revoke } = yield* Links
+    const { create, list, revoke } = withDefects(yield* Links)
     return handlers.handleAll({
       create: ({ params, payload }) =>
         Effect.map(Effect.catchTags(create(params.account_id, payload), asNotFound), ({ url, ...rest }) =>
@@ -145,7 +145,7 @@ const events = group(
   GatewayApi,
   "events",
   Effect.fnUntraced(function* (handlers) {
-    const { next } = yield* Events
+    const { next } = withDefects(yield* Events)
     const isDraining = yield* Draining
     const untilDraining = Effect.sleep(drainCheckInterval).pipe(Effect.repeat({ until: isDraining }))
     return handlers.handleAll({
@@ -165,7 +165,7 @@ const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
 /** Makes the gateway act for the account in the path; fails with `NotFound` if that does not exist. */
 const accountCaller = Layer.effect(
   AccountCaller,
-  Effect.map(Accounts, ({ listWorkspaces }) =>
+  Effect.map(Effect.map(Accounts, withDefects), ({ listWorkspaces }) =>
     AccountCaller.of(
       Effect.fnUntraced(function* (app) {
         const { params } = yield* HttpRouter.RouteContext

@@ -7,8 +7,8 @@ import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 import { CurrentPrincipal, isAllowed, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../runtime/ApiKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
-import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
+import { orDefect } from "./databaseDefects.ts"
 import { errorResponse } from "./Envelope.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
 import { isRepeated } from "./RequestHead.ts"
@@ -55,7 +55,7 @@ export type TokenPrincipal = Extract<Principal, { readonly kind: "api_key" | "li
 /** How to look up tokens of one kind, and how to answer requests whose token is refused. */
 export interface TokenLookup {
   /** Looks up a token by its hash; returns an answer if it is refused. */
-  readonly resolve: (hash: ApiKeyHash) => Answer<Result.Result<TokenPrincipal, Refusal>>
+  readonly resolve: (hash: ApiKeyHash) => Effect.Effect<Result.Result<TokenPrincipal, Refusal>, ServiceUnavailable>
   /** Answers a request without a token, or with several `Authorization` headers. */
   readonly missing: (request: HttpServerRequest.HttpServerRequest) => Refusal
   /** Answers a token whose checksum is wrong. */
@@ -140,7 +140,7 @@ export const layer = Layer.effect(
     makeAuthentication({
       resolve: (api_key_hash) =>
         Effect.map(
-          find(api_key_hash),
+          orDefect(find(api_key_hash)),
           Option.match({
             onNone: () => Result.fail(invalid),
             onSome: ({ account_id, role }) => Result.succeed({ kind: "api_key", account_id, api_key_hash, role })

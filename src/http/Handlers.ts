@@ -1,6 +1,6 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
-import { Context, type DateTime, Effect, Layer, Schema, Scope } from "effect"
+import { Context, DateTime, Effect, Layer, Schema, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder, type HttpApiGroup } from "effect/http-api"
 import { Api } from "../contract/TenantsApi.ts"
@@ -21,12 +21,13 @@ import { type RequestQueue, RequestQueues } from "../runtime/FairQueue.ts"
 import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { onEnd } from "../runtime/onEnd.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
+import { withDefects } from "./databaseDefects.ts"
 
 /** Makes the contract's operations, which translate between requests of the `CurrentPrincipal` and the services. */
 export const makeOperations = Effect.gen(function* () {
-  const credentials = yield* Credentials
-  const { explain, status, statuses } = yield* Explanations
-  const events = yield* Events
+  const credentials = withDefects(yield* Credentials)
+  const { explain, status, statuses } = withDefects(yield* Explanations)
+  const events = withDefects(yield* Events)
   const { reads, writes } = yield* RequestQueues
   const holding = holdUntilSent(yield* MemoryBudget)
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
@@ -151,25 +152,8 @@ export const credentialBody = (credential: Credential): string => JSON.stringify
 /** Encodes a credential as the contract's schema does, but without interpreting the schema for every answer. */
 const credentialJson = (credential: Credential) => {
   const json = membersOf<unknown>(credential)
-  json.created_at = formatIso(credential.created_at)
+  json.created_at = DateTime.formatIso(credential.created_at)
   return json
-}
-
-const twoDigits = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
-
-/** The date formatted last, such as `2026-01-31T`, and its number of days since 1970. */
-let cachedDate = { day: Number.NaN, text: "" }
-
-/** Formats a time in ISO 8601. Caches the last date, because most times on a page are of few days. */
-const formatIso = ({ epochMilliseconds }: DateTime.Utc) => {
-  const day = Math.floor(epochMilliseconds / 86_400_000)
-  if (day !== cachedDate.day) {
-    cachedDate = { day, text: new Date(epochMilliseconds).toISOString().slice(0, -"00:00:00.000Z".length) }
-  }
-  const millisOfDay = epochMilliseconds - day * 86_400_000
-  const digits = (unitMillis: number) => twoDigits[Math.floor(millisOfDay / unitMillis) % 60]
-  const millis = String(millisOfDay % 1000).padStart(3, "0")
-  return `${cachedDate.text}${digits(3_600_000)}:${digits(60_000)}:${digits(1000)}.${millis}Z`
 }
 
 /** Encodes the verdicts of one provider at a time. A `DateTime` serializes itself as the schema encodes it. */

@@ -12,6 +12,7 @@ import { CurrentPrincipal, type LinkPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
 import { makeAuthentication, type TokenLookup } from "../http/AuthenticationLive.ts"
 import { errorResponse } from "../http/Envelope.ts"
+import { withDefects } from "../http/databaseDefects.ts"
 import { group, makeOperations } from "../http/Handlers.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { Credentials } from "../port/Credentials.ts"
@@ -28,7 +29,8 @@ const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorR
  */
 const authentication = Layer.effect(
   Authentication,
-  Effect.flatMap(Links, ({ find, findStoredCredential }) => {
+  Effect.flatMap(Links, (links) => {
+    const { find, findStoredCredential } = withDefects(links)
     const unknownLink = refusal(LinkRefused.inState("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
@@ -65,9 +67,9 @@ const handlers = group(
   LinksApi,
   "links",
   Effect.fnUntraced(function* (handlers) {
-    const accounts = yield* Accounts
-    const credentials = yield* Credentials
-    const links = yield* Links
+    const accounts = withDefects(yield* Accounts)
+    const credentials = withDefects(yield* Credentials)
+    const links = withDefects(yield* Links)
     const operations = yield* makeOperations
     const { reads, writes } = yield* RequestQueues
 

@@ -55,7 +55,7 @@ const makeRoutes = Effect.gen(function* () {
         errorResponse({ error: { code: 409, message: "Keyring not reloaded", metadata: { reason: message } } })
       )
     ),
-    Effect.catchDefect(() => Effect.succeed(errorResponse(new ServiceUnavailable())))
+    Effect.catchTag("DatabaseFailure", () => Effect.succeed(errorResponse(new ServiceUnavailable())))
   )
   return new Map([
     ["/health/live", { methods: ["GET", "HEAD"], answer: Effect.succeed(json({ status: "live" })) }],

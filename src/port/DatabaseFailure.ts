@@ -1,8 +1,8 @@
 import { Data, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** What a store returns. Fails under overload (D14), and dies with a `DatabaseFailure` if the database fails. */
-export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
+/** What a store returns. Fails under overload (D14), or if the database fails. */
+export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable | DatabaseFailure, R>
 
 /** Codes of a PostgreSQL that is down, starting, stopping or read-only, a full pooler, or an unresolved host. */
 const transientCodes =
@@ -25,7 +25,7 @@ const explainedFaults: Readonly<Record<string, string>> = {
   "53300": "the database takes no more connections"
 }
 
-/** The defect of a failed database, without its messages, which quote values. `sqlstate` may be ENOENT or the like. */
+/** The failure of a database, without its messages, which quote values. `sqlstate` may be ENOENT or the like. */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   /** The tag of an error or reason of Effect, or a kind of our own such as `Deadline` or `UnknownOutcome`. */
   readonly kind: string

@@ -1,7 +1,7 @@
 import { Context, Data, type DateTime, type Effect, type Option, type Result } from "effect"
 import type { CredentialReference, WorkspaceId } from "../domain/Identifiers.ts"
 import type { OpenFailure, SealingRefused } from "./Cipher.ts"
-import type { Answer } from "./DatabaseFailure.ts"
+import type { Answer, DatabaseFailure } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
 /** Records key-encryption keys (KEKs) by id and check value. Finds credentials that name them; counts include links. */
@@ -11,24 +11,28 @@ export class KekRegistry extends Context.Service<
     /** Records new keys. If the check values of some differ from the records, records none and returns those ids. */
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
-    ) => Effect.Effect<ReadonlyArray<string>>
+    ) => Effect.Effect<ReadonlyArray<string>, DatabaseFailure>
     /** Returns the records of those keys that have one. The store refuses credentials that name a retired key. */
     readonly find: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<
-      ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
+      ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>,
+      DatabaseFailure
     >
     /** Records which keys this instance has loaded. The record counts for a minute, or until `withdraw` removes it. */
-    readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void>
-    readonly withdraw: Effect.Effect<void>
+    readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void, DatabaseFailure>
+    readonly withdraw: Effect.Effect<void, DatabaseFailure>
     /** The instances, as host and process id, that announced keys within the last minute, but not this key. */
-    readonly instancesLacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
+    readonly instancesLacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>, DatabaseFailure>
     /** Records in the audit log that a key is about to become the primary key. */
-    readonly recordPromotion: (kek_id: string) => Effect.Effect<void>
+    readonly recordPromotion: (kek_id: string) => Effect.Effect<void, DatabaseFailure>
     /** Retires a recorded key unless credentials name it, and returns how many do. */
-    readonly retire: (kek_id: string) => Effect.Effect<number>
+    readonly retire: (kek_id: string) => Effect.Effect<number, DatabaseFailure>
     /** Whether a registered key may seal for a keyring of `kek_ids`. */
-    readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
+    readonly sealPermission: (
+      kek_id: string,
+      kek_ids: ReadonlyArray<string>
+    ) => Effect.Effect<SealPermission, DatabaseFailure>
     /**
      * Reserves `count` wraps of a key and returns its total, these included. Returns none if the key is not registered,
      * or is `foreign` to a keyring of `kek_ids`. Of two new keys in disjoint keyrings, at most the first to reserve
@@ -36,7 +40,7 @@ export class KekRegistry extends Context.Service<
      */
     readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
     /** Lets a registered key seal although it is `foreign`, unless it is retired. */
-    readonly admit: (kek_id: string) => Effect.Effect<void>
+    readonly admit: (kek_id: string) => Effect.Effect<void, DatabaseFailure>
     /** Every key ever registered or named by a credential, ordered by id. */
     readonly list: Answer<ReadonlyArray<KekUsage>>
     /** The registered keys that are not retired, without counting their credentials. */
@@ -45,7 +49,7 @@ export class KekRegistry extends Context.Service<
     readonly countExcept: (
       kek_ids: ReadonlyArray<string>,
       limit?: number
-    ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
+    ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>, DatabaseFailure>
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly findNaming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
@@ -101,7 +105,7 @@ export class Rewrapper extends Context.Service<
     /** The ids of all keys of the keyring, primary first. */
     readonly kek_ids: ReadonlyArray<string>
     /** Counts wraps against the limit of the primary key. Call it before making them. */
-    readonly spend: (wraps: number) => Effect.Effect<void, SealingRefused>
+    readonly spend: (wraps: number) => Answer<void, SealingRefused>
     readonly rewrap: (
       sealed: SealedKey,
       context: SealingContext
@@ -115,5 +119,5 @@ export class KeyringNotReloaded extends Data.TaggedError("KeyringNotReloaded")<{
 /** Reloads the keyring of a running instance, one reload at a time, and logs the outcome. */
 export class KeyringReload extends Context.Service<
   KeyringReload,
-  { readonly reload: Effect.Effect<{ readonly kek_ids: ReadonlyArray<string> }, KeyringNotReloaded> }
+  { readonly reload: Effect.Effect<{ readonly kek_ids: ReadonlyArray<string> }, KeyringNotReloaded | DatabaseFailure> }
 >()("byok/KeyringReload") {}

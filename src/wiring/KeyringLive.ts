@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
+import { Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import { SecureRandom } from "effect/crypto"
 import * as AttemptMacLive from "../crypto/keyring/AttemptMacLive.ts"
 import {
@@ -17,6 +17,7 @@ import { type SecretCommand, type SecretCommandFailed, withOutputOf } from "../c
 import { editKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { createPrivateFile, readPrivateText, type UnusableFile } from "../runtime/SecretFile.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
+import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"
@@ -37,6 +38,8 @@ interface Source {
 }
 
 type Explained = InvalidKeyring | UnusableFile | SecretCommandFailed
+
+const isExplained = (error: Explained | DatabaseFailure): error is Explained => error._tag !== "DatabaseFailure"
 
 const parse = (text: string) => Effect.fromResult(parseKeyring(text))
 
@@ -102,7 +105,9 @@ const layerOf = ({ first, source: { file, read, reread, setting } }: Opened) =>
       const reloadLock = yield* Semaphore.make(1)
       const create = file === undefined ? Effect.void : createFirstKeyring(file)
       const loaded = first === undefined ? Effect.andThen(create, read) : Effect.succeed(first)
-      let ring = yield* refuseAs(setting)(Effect.flatMap(loaded, registerKeyring))
+      let ring = yield* Effect.catchIf(Effect.flatMap(loaded, registerKeyring), isExplained, ({ message }) =>
+        refuse(`${setting}: ${message}.`)
+      )
       const reload = Effect.flatMap(reread, registerKeyring).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {
@@ -110,13 +115,13 @@ const layerOf = ({ first, source: { file, read, reread, setting } }: Opened) =>
           return { kek_ids: Array.from(next.byId.keys()) }
         }),
         Effect.tap(({ kek_ids }) => Effect.ignoreCause(registry.announce(kek_ids))),
-        Effect.mapError(({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
+        Effect.catchIf(isExplained, ({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
         Effect.tap(({ kek_ids }) =>
           Effect.logInfo(`Keyring reloaded: ${ring.primary.kek_id} seals; its keys are ${kek_ids.join(", ")}`)
         ),
-        Effect.tapError(({ message }) => Effect.logError(`Keyring not reloaded. ${message}`)),
-        Effect.tapDefect((defect) =>
-          Effect.logError("Keyring not reloaded: the database does not answer", Cause.die(defect))
+        Effect.tapErrorTag("KeyringNotReloaded", ({ message }) => Effect.logError(`Keyring not reloaded. ${message}`)),
+        Effect.tapErrorTag("DatabaseFailure", ({ message }) =>
+          Effect.logError(`Keyring not reloaded: the database does not answer (${message})`)
         ),
         Effect.onExit(({ _tag }) => Effect.sync(counts[_tag])),
         reloadLock.withPermits(1)

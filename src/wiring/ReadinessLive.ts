@@ -1,7 +1,6 @@
 import { Cause, Effect, Layer, Option } from "effect"
 import { Keyring } from "../crypto/keyring/Keyring.ts"
 import { countLimit, formatCount } from "../port/AuditLog.ts"
-import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
@@ -12,13 +11,9 @@ import { appliedMigration, latestMigration, lockNotAvailable, withLockTimeout } 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
 
-/** Says which database failure prevented a check; logs any other cause in full, and says only that it failed. */
-const sentencesOf = (cause: Cause.Cause<unknown>) => {
-  const failure = Cause.squash(cause)
-  return failure instanceof DatabaseFailure
-    ? Effect.succeed([`the database does not answer: ${failure.message}`])
-    : Effect.as(Effect.logError("Readiness could not be checked", cause), ["the check failed"])
-}
+/** Logs the cause in full, and says only that the check failed. */
+const checkFailed = (cause: Cause.Cause<unknown>) =>
+  Effect.as(Effect.logError("Readiness could not be checked", cause), ["the check failed"])
 
 /**
  * Ready if the database answers, is writable, commits durably and has this build's migrations, and the primary key
@@ -82,7 +77,10 @@ export const layer = Layer.effect(
     const fullDisk = Effect.sync(() => (writes.metFullDisk() ? ["the disk of the database is full"] : []))
     return {
       problems: Effect.map(Effect.all([schema, session, sealing]), (sentences) => sentences.flat()).pipe(
-        Effect.catchCause(sentencesOf)
+        Effect.catchTag("DatabaseFailure", ({ message }) =>
+          Effect.succeed([`the database does not answer: ${message}`])
+        ),
+        Effect.catchCause(checkFailed)
       ),
       warnings: Effect.map(Effect.all([Effect.catchCause(missing, () => Effect.succeed([])), fullDisk]), (sentences) =>
         sentences.flat()

@@ -47,7 +47,7 @@ const small = TestService.layerWith({
     ...settings,
     database: {
       ...database,
-      poolSize: 2,
+      poolSize: 4,
       queue: 8 * inProgress,
       statementTimeout: Duration.seconds(25),
       deadline: Duration.seconds(28)

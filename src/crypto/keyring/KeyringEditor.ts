@@ -1,4 +1,5 @@
 import { Clock, Context, Data, Effect } from "effect"
+import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { KekRegistry } from "../../port/KekRegistry.ts"
 import {
   registerKeyring,
@@ -24,11 +25,11 @@ export class KeyringEditor extends Context.Service<
   KeyringEditor,
   {
     /** Appends a new key, registers it with the database and returns its id. The default id includes the date. */
-    readonly add: (id: string | undefined) => Effect.Effect<string, KeyringRefusal>
+    readonly add: (id: string | undefined) => Effect.Effect<string, KeyringRefusal | DatabaseFailure>
     /** Makes a registered key the primary key. The audit event is recorded before the file is replaced. */
-    readonly promote: (kek_id: string) => Effect.Effect<void, KeyringRefusal>
+    readonly promote: (kek_id: string) => Effect.Effect<void, KeyringRefusal | DatabaseFailure>
     /** Removes a key that no longer wraps anything; from then on the database refuses rows that name it. */
-    readonly retire: (kek_id: string) => Effect.Effect<void, KeyringRefusal>
+    readonly retire: (kek_id: string) => Effect.Effect<void, KeyringRefusal | DatabaseFailure>
   }
 >()("byok/KeyringEditor") {}
 
@@ -48,7 +49,9 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (editText: EditText
 
   /** Replaces the keyring by the lines that `edit` returns. Changes nothing if `edit` fails. */
   const change = (
-    edit: (current: ParsedText) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
+    edit: (
+      current: ParsedText
+    ) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal | DatabaseFailure, KekRegistry>
   ) =>
     editText(
       Effect.fnUntraced(function* (text) {

@@ -12,7 +12,7 @@ import {
   type PoolState,
   type PoolVersions
 } from "../../port/CredentialPools.ts"
-import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { type Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft } from "../../runtime/Deadline.ts"
 import { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
@@ -74,7 +74,7 @@ export class Pools extends Context.Service<
   )
 }
 
-type PoolsFailure = ServiceUnavailable | UnknownWorkspace | TooManyCredentials
+type PoolsFailure = ServiceUnavailable | DatabaseFailure | UnknownWorkspace | TooManyCredentials
 
 /** Maximum credentials of the providers of one request together: planning 1,000 takes half a millisecond. */
 const maxCredentials = 5000
@@ -133,9 +133,9 @@ const longestWait = 30_000
 const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
 /** Stops waiting at the deadline of the request, without interrupting the read, for which others may wait. */
-const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E | DatabaseFailure> =>
   Effect.flatMap(timeLeft(longestWait), (duration) =>
-    Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
+    Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.fail(deadlinePassed) })
   )
 
 /** Maximum pools of one plan to read at a time. */
@@ -174,7 +174,7 @@ interface WantedPool {
 /** A read of a pool, shared by the calls that wait for it. */
 interface SharedRead {
   readonly query: Query
-  readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | UnknownWorkspace>
+  readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | DatabaseFailure | UnknownWorkspace>
 }
 
 const make = Effect.fnUntraced(function* (check: Check) {
@@ -271,7 +271,7 @@ const make = Effect.fnUntraced(function* (check: Check) {
   }
 
   /** Returns the cached snapshot if it has the wanted state; else waits for a read that began after `query`. */
-  const snapshotAt = (pool: WantedPool, query: Query): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
+  const snapshotAt = (pool: WantedPool, query: Query): Answer<Snapshot, UnknownWorkspace> =>
     Effect.suspend(() => {
       const snapshot = cachedSnapshot(pool, query)
       if (snapshot !== undefined) return Effect.succeed(snapshot)

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto"
 import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
-import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { availabilityOf, momentOf } from "../../domain/routing/Health.ts"
@@ -11,7 +10,7 @@ import { longestFreshness, type RoutingRequest } from "../../domain/routing/Rout
 import type { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
-import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import type { RequestTimeout } from "../../runtime/Deadline.ts"
 import type { MemoryBudget } from "../../runtime/MemoryBudget.ts"
@@ -100,14 +99,15 @@ const targetsFor = ({ credential_id, targets }: Pick<RoutingRequest, "credential
 /** Whether a request names an API key, which is looked up each time. */
 const isOfKey = (request: RouterRequest): request is KeyRequest => request.api_key_hash !== null
 
-/** Whether the database is away or overloaded, perhaps for only one of several pools. Any other cause is a defect. */
-const isUnavailable = ({ reasons }: Cause.Cause<unknown>) =>
-  reasons.some((reason) => {
-    const failure = Cause.isFailReason(reason) ? reason.error : Cause.isDieReason(reason) ? reason.defect : undefined
-    return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
-  })
+/** Whether the database failed or is overloaded, perhaps for only one of several pools that are read together. */
+const isUnavailable = ({ reasons }: Cause.Cause<{ readonly _tag: string }>) =>
+  reasons.some(
+    (reason) =>
+      Cause.isFailReason(reason) &&
+      (reason.error._tag === "ServiceUnavailable" || reason.error._tag === "DatabaseFailure")
+  )
 
-const orUnavailable = <A, E>(effect: Effect.Effect<A, ServiceUnavailable | E>) =>
+const orUnavailable = <A, E extends { readonly _tag: string }>(effect: Answer<A, E>) =>
   Effect.catchCauseIf(effect, isUnavailable, () => new PoolsUnavailable()) as Effect.Effect<A, PoolsUnavailable | E>
 
 /** The credential alone, if the pool has it. */
@@ -130,9 +130,7 @@ const make = Effect.gen(function* () {
   /** Reads the pools of a request. They also name its account and workspace. */
   const readPools = (request: RouterRequest, freshness: Freshness): Effect.Effect<WorkspacePools, PlanFailure> => {
     const providers = request.targets.map(({ provider }) => provider)
-    const pools: Effect.Effect<WorkspacePools, ServiceUnavailable | Exclude<PlanFailure, PoolsUnavailable>> = isOfKey(
-      request
-    )
+    const pools: Answer<WorkspacePools, Exclude<PlanFailure, PoolsUnavailable>> = isOfKey(request)
       ? currentForKey(request, providers)
       : current(request, providers, millisOf(freshness))
     return orUnavailable(pools)

@@ -1,6 +1,5 @@
-import { Array as Arr, Cause, type Duration, Effect, Exit, Latch, Schedule } from "effect"
-import { ServiceUnavailable } from "../../domain/Errors.ts"
-import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { Array as Arr, Cause, type Duration, Effect, Exit, Latch, Option, Schedule } from "effect"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 interface WriteBehind<A> {
@@ -10,7 +9,7 @@ interface WriteBehind<A> {
   /** Combines two changes of one key, in either order. */
   readonly merge: (one: A, other: A) => A
   /** Must be idempotent. Returns changes whose rows were locked, to be stored later. */
-  readonly store: (changes: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<A>, ServiceUnavailable>
+  readonly store: (changes: ReadonlyArray<A>) => Answer<ReadonlyArray<A>>
   /** How long changes wait to be stored together. */
   readonly wait: Duration.Input
   /** Maximum changes of one statement. */
@@ -59,19 +58,19 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
             remove(changes.filter((change) => !isLocked.has(change)))
           }),
         onFailure: (cause) => {
-          const failure = Cause.squash(cause)
-          const isOfDatabase = failure instanceof DatabaseFailure
-          const isUnavailable = isOfDatabase ? failure.isUnavailable : failure instanceof ServiceUnavailable
+          const failure = Option.getOrUndefined(Cause.findErrorOption(cause))
+          const ofDatabase = failure?._tag === "DatabaseFailure" ? failure : undefined
+          const isUnavailable = ofDatabase === undefined ? failure !== undefined : ofDatabase.isUnavailable
           if (isUnavailable || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
           if (changes.length > 1) return Effect.forEach(changes, (one) => storeBatch([one]), { discard: true })
-          if (!isOfDatabase || !failure.isFaultOfValue) {
+          if (ofDatabase?.isFaultOfValue !== true) {
             // A pass ends at the first unknown fault, so as to cost few statements. Last, the change delays no other.
             moveToEnd(keyOf(changes[0]))
             return Effect.failCause(cause)
           }
           remove(changes)
           onLost()
-          return Effect.logError(`${subject} cannot be stored, and one change was lost: ${failure.message}`)
+          return Effect.logError(`${subject} cannot be stored, and one change was lost: ${ofDatabase.message}`)
         }
       }
     )

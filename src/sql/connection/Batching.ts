@@ -1,6 +1,7 @@
 import { Array as Arr, Context, Duration, Effect, Exit, References } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
+import type { Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../../runtime/Deadline.ts"
 import { beginSpan, beginStatement, endSpan, type OperationSpan } from "./OperationSpan.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
@@ -9,16 +10,17 @@ import type { Operation, Query } from "./Query.ts"
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
 /** The query for one look-up, and the query for several, which returns answers in the order of requests. */
-interface Queries<Request, Answer> {
+interface Queries<Request, A> {
   readonly operation: Operation
-  readonly one: (request: Request) => Query<Answer>
-  readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
+  readonly one: (request: Request) => Query<A>
+  readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<A>>
 }
 
-/** Makes a function that looks up one thing. Fails if too many wait; dies with a `DatabaseFailure`. */
-export type Batch = <Request, Answer>(
-  queries: Queries<Request, Answer>
-) => (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
+/** Makes a function that looks up one thing. Fails if too many wait. */
+export type Batch = <Request, A>(queries: Queries<Request, A>) => (request: Request) => Answer<A>
+
+/** The result of one look-up. */
+type Result<A> = Exit.Exit<A, ServiceUnavailable | DatabaseFailure>
 
 interface Options {
   readonly deadline: Duration.Duration
@@ -28,7 +30,7 @@ interface Options {
   readonly retrying: ReturnType<PoolMeter["timing"]>
   readonly meter: PoolMeter
   /** The result for a caller whose deadline has passed. */
-  readonly timedOut: Exit.Exit<never>
+  readonly timedOut: Result<never>
 }
 
 /** How many statements of one kind may run at a time, while the next one collects requests. */
@@ -40,13 +42,13 @@ const sweepInterval = 50
 const unavailable = Exit.fail(new ServiceUnavailable())
 
 /** A request and its caller. */
-interface Waiting<Request, Answer> {
+interface Waiting<Request, A> {
   readonly request: Request
   /** When the request arrived, and when its deadline passes, in milliseconds of the monotonic clock. */
   readonly arrived: number
   readonly until: number
   /** Resumes the caller. Cleared on use, so that a statement does not retain the caller. */
-  resume: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
+  resume: ((exit: Result<A>) => void) | undefined
   readonly span: OperationSpan | undefined
 }
 
@@ -72,8 +74,8 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const batch: Batch = <Request, Answer>({ many, one, operation }: Queries<Request, Answer>) => {
-    type Entry = Waiting<Request, Answer>
+  const batch: Batch = <Request, A>({ many, one, operation }: Queries<Request, A>) => {
+    type Entry = Waiting<Request, A>
     let collected: Array<Entry> = []
     const running = new Set<ReadonlyArray<Entry>>()
     let scheduled = false
@@ -81,7 +83,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     let wasAlone = false
 
     /** Answers a caller, once; does nothing if the caller has left or was answered. */
-    const settle = (entry: Entry, exit: Exit.Exit<Answer, ServiceUnavailable>) => {
+    const settle = (entry: Entry, exit: Result<A>) => {
       const { resume } = entry
       if (resume === undefined) return
       entry.resume = undefined
@@ -100,12 +102,12 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
       meter.batched(operation, entries.length)
-      const query = Effect.suspend((): Query<ReadonlyArray<Answer>> =>
+      const query = Effect.suspend((): Query<ReadonlyArray<A>> =>
         entries.length > 1
           ? many(Arr.map(entries, ({ request }) => request))
           : Effect.map(one(entries[0].request), Arr.of)
       )
-      const statement = Effect.orDie(retrying(query, () => lastDeadline(entries), operation))
+      const statement = retrying(query, () => lastDeadline(entries), operation)
       const span = beginStatement(
         Arr.flatMap(entries, ({ span }) => (span === undefined ? [] : [span])),
         entries.length
@@ -115,7 +117,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
         entries.forEach((entry, index) =>
           settle(
             entry,
-            Exit.map(exit, (answers) => answers[index] as Answer)
+            Exit.map(exit, (answers) => answers[index] as A)
           )
         )
         flush()
@@ -132,7 +134,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
 
     return (request: Request) =>
       Effect.withFiber((fiber) =>
-        Effect.callback<Answer, ServiceUnavailable>((resume) => {
+        Effect.callback<A, ServiceUnavailable | DatabaseFailure>((resume) => {
           const arrived = performance.now()
           const until = Math.min(arrived + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
           if (until <= arrived) return resume(timedOut)

@@ -5,7 +5,7 @@ import { CurrentDeadline, timeLeft } from "../../runtime/Deadline.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
-import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { type Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { beginSpan, endSpan } from "./OperationSpan.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
 import { type Operation, type Query, type QueryError, retryingWith } from "./Query.ts"
@@ -15,16 +15,16 @@ export interface ConnectionPool {
   /** Whether Citus spreads rows over nodes by account; a request's statements must then name an account as a value. */
   readonly distributed: boolean
   /**
-   * Runs a query. Fails if the queue is full; dies with a `DatabaseFailure`, also at the request's or pool's deadline.
+   * Runs a query. Fails if the queue is full, or with a `DatabaseFailure`, also at the request's or pool's deadline.
    * Interrupting a request cancels its query if that has no connection yet; otherwise, the request ends with the query,
    * because it holds memory for the answer. Accounts have connections in rotation, and none has more than are free;
    * `account_id` is left out for queries of no account.
    */
-  readonly ask: <A>(query: Query<A>, operation: Operation, account_id?: string) => Effect.Effect<A, ServiceUnavailable>
+  readonly ask: <A>(query: Query<A>, operation: Operation, account_id?: string) => Answer<A>
   /** Runs a query for which a plan waits, as `ask` does, but also on connections that are kept for such queries. */
   readonly askForPlan: ConnectionPool["ask"]
   /** Runs a query however full the queue is, without a place in it. For occasional queries of the service itself. */
-  readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
+  readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, DatabaseFailure>
   /** Makes a look-up for many concurrent callers. With Citus, each has its own statement, else they share some. */
   readonly batch: Batch
   /** Whether a statement failed in the last minute because the disk of the database is full. */
@@ -63,7 +63,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const all = makeRequestQueue({ inProgress: shared, waiting: Number.POSITIVE_INFINITY })
   const others = makeRequestQueue({ inProgress: unkept, waiting: Number.POSITIVE_INFINITY })
   const orTimedOut = <A>(turn: Effect.Effect<A, QueryError | ServiceUnavailable>): Query<A> =>
-    Effect.catchTag(turn, "ServiceUnavailable", () => Effect.die(timedOut))
+    Effect.catchTag(turn, "ServiceUnavailable", () => Effect.fail(timedOut))
   /** A longer pause with Citus, so that retries for a node that is down leave connections to the other nodes. */
   const pause = settings.distributed ? 1000 : undefined
   const runWithRetries = retryingWith(settings.unreplicated, onFailure, pause)
@@ -73,7 +73,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
    */
   const makeRetrying = (limit: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
-      const unlessLate = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
+      const unlessLate = Effect.suspend(() => (performance.now() < until() ? query : Effect.fail(timedOut)))
       return runWithRetries(limit(connections.withPermit(Effect.uninterruptible(unlessLate))), until)
     })
   const retrying = makeRetrying((query) => query)
@@ -83,19 +83,19 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
 
   /** Runs a query detached from its caller. If `queued`, the query has a place in the queue until its end. */
   const run = <A>(query: Query<A>, operation: Operation, retry: typeof retrying, queued = true) => {
-    const answer = Effect.flatMap(timeLeft(longest), (duration) => {
+    const answer = Effect.flatMap(timeLeft(longest), (duration): Answer<A> => {
       if (queued && waiting >= settings.maxWaiting) {
         meter.refused()
         return Effect.fail(new ServiceUnavailable())
       }
-      if (duration === 0) return Effect.die(timedOut)
+      if (duration === 0) return Effect.fail(timedOut)
       const until = performance.now() + duration
       const places = queued ? 1 : 0
       // Suppresses the client's spans of statements, which the spans of operations replace.
       const detached = Effect.provideService(
         Effect.acquireUseRelease(
           Effect.sync(() => (waiting += places)),
-          () => Effect.orDie(retry(query, () => until, operation)),
+          () => retry(query, () => until, operation),
           () => Effect.sync(() => (waiting -= places))
         ),
         References.MinimumTraceLevel,
@@ -103,7 +103,10 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       )
       return Effect.uninterruptibleMask((restore) =>
         Effect.flatMap(Effect.forkDetach(detached, { startImmediately: true }), (fiber) => {
-          const answerInTime = Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+          const answerInTime = Effect.timeoutOrElse(Fiber.join(fiber), {
+            duration,
+            orElse: () => Effect.fail(timedOut)
+          })
           // Outside of requests, nobody holds memory for the answer, and the query runs on.
           const endWithQuery = Effect.flatMap(CurrentDeadline, (deadline) =>
             deadline === undefined ? Effect.void : Fiber.interrupt(fiber)
@@ -112,7 +115,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
         })
       )
     })
-    return Effect.withFiber((fiber): Effect.Effect<A, ServiceUnavailable> => {
+    return Effect.withFiber((fiber): Answer<A> => {
       const span = beginSpan(fiber, operation, "client")
       return span === undefined ? answer : onEnd(answer, (exit) => endSpan(span, exit))
     })
@@ -134,7 +137,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       const inTurn = <A>(query: Query<A>) => orTimedOut(all(account_id, query))
       return run(query, operation, makeRetrying(inTurn))
     },
-    probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
-    batch: distributed ? separately : yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
+    probe: (query, operation) => run(query, operation, retrying, false) as Effect.Effect<never, DatabaseFailure>,
+    batch: distributed ? separately : yield* makeBatching({ ...settings, retrying, timedOut: Exit.fail(timedOut) })
   } satisfies ConnectionPool
 })

@@ -3,7 +3,7 @@ import { SqlError } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { failureOf } from "./DatabaseErrors.ts"
 
-export type QueryError = SqlError.SqlError | Schema.SchemaError
+export type QueryError = SqlError.SqlError | Schema.SchemaError | DatabaseFailure
 
 /** The name of a statement in traces and metrics, such as `credentials.find`. */
 export type Operation = `${string}.${string}`
@@ -43,6 +43,8 @@ export const retryingWith = (
       return Effect.matchCauseEffect(query, {
         onSuccess: (answer) => (unreplicated() === before ? Effect.succeed(answer) : Effect.fail(unknownOutcome)),
         onFailure: (cause) => {
+          const refused = cause.reasons.find(Cause.isFailReason)?.error
+          if (refused?._tag === "DatabaseFailure") return Effect.fail(refused)
           const error = sqlErrorIn(cause)
           if (error === undefined) return Effect.die(Cause.squash(cause))
           const failure = failureOf(error)

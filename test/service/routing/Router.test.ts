@@ -436,7 +436,9 @@ describe("the router", () => {
     const owner = yield* newTenant
     const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
     // As Effect combines what several fibers end with.
-    const both = Effect.failCause(Cause.combine(Cause.die(new UnknownWorkspace()), Cause.die(failure)))
+    const both = Effect.failCause(
+      Cause.combine(Cause.fail(new UnknownWorkspace()), Cause.fail(failure))
+    ) as Effect.Effect<never, DatabaseFailure>
     const cut = changing(CredentialPools, (pools) => ({ ...pools, versions: () => both }))
     const planned = Effect.provide(planOf(owner), Layer.fresh(Layer.provide(Router.layer, cut)))
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")

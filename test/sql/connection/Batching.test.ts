@@ -45,10 +45,10 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
   })
   const ask = batch<number, string>({
     operation: "tests.ask",
-    one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
+    one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer),
     many: (asked) => {
       if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
-      return query(asked) as unknown as Query<ReadonlyArray<string>>
+      return query(asked)
     }
   })
   return { ask, state, statements, untils }
@@ -92,7 +92,7 @@ describe("look-ups", () => {
   it.live("wait for the next statement while two are in progress", function* () {
     const { ask, state, statements } = yield* pool()
     state.held = true
-    const asked: Array<Fiber.Fiber<string, ServiceUnavailable>> = []
+    const asked: Array<Fiber.Fiber<string, ServiceUnavailable | DatabaseFailure>> = []
     for (const one of [1, 2]) {
       asked.push(yield* Effect.forkChild(ask(one)))
       yield* eventually("it is in progress", () => statements.length === one)
@@ -142,7 +142,7 @@ describe("look-ups", () => {
   it.live("time out individually, each at its own deadline (D11)", function* () {
     const { ask, state, statements } = yield* pool({ deadline: 60 })
     state.held = true
-    const asked: Array<Fiber.Fiber<string, ServiceUnavailable>> = []
+    const asked: Array<Fiber.Fiber<string, ServiceUnavailable | DatabaseFailure>> = []
     for (const one of [1, 2, 3]) {
       asked.push(yield* Effect.forkChild(ask(one), { startImmediately: true }))
       yield* turnOver
@@ -272,7 +272,7 @@ describe("a batch", () => {
           if (span.sampled) begun.push(span)
         }
       )
-      const root = (effect: Effect.Effect<unknown, ServiceUnavailable>) =>
+      const root = (effect: Effect.Effect<unknown, ServiceUnavailable | DatabaseFailure>) =>
         Effect.gen(function* () {
           begun.length = 0
           yield* Effect.exit(effect).pipe(Effect.withSpan("root"), Effect.withTracer(tracer))

@@ -23,9 +23,11 @@ type Act = typeof act extends Arbitrary.Arbitrary<infer A> ? A : never
 
 const open = Effect.gen(function* () {
   const url = yield* migratedDatabase
-  const settings = settingsFor(url)
+  const { database, ...settings } = settingsFor(url)
   // Two instances: their writes meet in the database only.
-  const stores = [1, 2].map(() => Persistence.layer({ ...settings, poolLimits: limits }))
+  const stores = [1, 2].map(() =>
+    Persistence.layer({ ...settings, database: { ...database, poolSize: 8 }, poolLimits: limits })
+  )
   const ports = yield* Effect.forEach(stores, (store) => Layer.build(Layer.fresh(store)))
   return { ports, sql: yield* adminClient(url) }
 })

@@ -27,6 +27,28 @@ import { makeRouterMeter } from "./RouterMeter.ts"
 import type { Freshness, KeyRequest, RequestPlan, ResolvedRequest, RouterRequest } from "./RouterRequest.ts"
 import { type Attempt, makeRun } from "./run.ts"
 
+/*
+ * How to think about this folder.
+ *
+ * A request names a workspace, a model and the providers that may serve it. Its keys are in pools, one for each provider
+ * of a workspace. A pool is small (`MAX_CREDENTIALS`), so `Pools` reads it whole, keeps it as a `Snapshot`, and asks the
+ * database before each use whether it is still the newest. The domain decides: `decisionsOn` puts the keys of snapshots
+ * in order and says why it leaves one out. A plan lists all decisions; an attempt takes the first key that opens.
+ *
+ * Nothing is kept of a request between its attempts. Its past (what was tried, and with which outcome) goes with it: in
+ * a variable of `run` in process, in a text with a MAC (`attemptText`) over the socket. `nextAttempt` plans again and
+ * leaves out what was tried, so any instance can go on with a request, and the next attempt respects the newest changes.
+ *
+ * What upstreams refuse is the only state. `HealthState` holds cooldowns for a key or for one of its models, and the
+ * trials: after a cooldown, one request tries the key while others pass it by. Two cooldowns join to the same one in any
+ * order, so reports may be late, repeated or lost. `ledgers` stores cooldowns and last uses in the background, by
+ * `makeWriteBehind`; other instances see them with the pool. Times that leave the process are the database's
+ * (`DatabaseClock`).
+ *
+ * An opened key is a `Lease`: a buffer that is zeroed when the attempt ends. `makeOpenKey` opens it from the snapshot
+ * that was planned with. `Attempts` is all of this for the socket, `Explanations` for people who ask why.
+ */
+
 /**
  * Chooses keys for requests to model providers, in process or for gateways. The tenants' HTTP API does not reach it. A
  * request is planned anew for each of its attempts, without the steps that it has tried: its credentials' keys (own

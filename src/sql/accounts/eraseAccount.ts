@@ -26,7 +26,7 @@ export const eraseAccount =
     const operation = randomUUID()
     const step = Effect.gen(function* () {
       // The first step already fails if the role lacks a right that only the last one needs.
-      if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
+      if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* notGranted
       yield* lockDistributedAccount({ distributed, sql }, account_id, "exclusive")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
       if (accounts.length === 0) {

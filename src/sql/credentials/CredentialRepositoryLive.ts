@@ -20,6 +20,23 @@ interface Wanted {
   readonly id: CredentialId
 }
 
+/*
+ * How to think about this folder.
+ *
+ * A credential is a row of `credentials`; those of one workspace and provider are a pool, counted in a row of `pools`. The
+ * pool is the unit of order, of limits and of locking: a write locks its pool's row and is then alone with the members.
+ *
+ * Each write is one call of a function in the schema (`src/sql/schema/writes.ts`): it takes the locks, checks, stores
+ * and records the audit entry in one transaction and one round trip, the same on one PostgreSQL and on Citus. The
+ * functions answer with an `outcome`; `writeCredentials.ts` sends their arguments and turns outcomes into errors. A write
+ * whose answer was lost is sent again, and recognised by its `operation` in the audit log.
+ *
+ * Reads never lock. Look-ups of one credential in the same turn of the event loop share a statement (`makeLookUp`);
+ * `listCredentials.ts` reads pages, whose size is known only after reading, so they take memory as they grow.
+ * `LeakedKeysLive.ts` finds by their labels the keys that may be a leaked one; `IdempotencyRecordsLive.ts` finds what a
+ * repeated create stored.
+ */
+
 /** Statements name their columns, so that sealed keys leave the database only where needed. */
 export const layer = Layer.effect(
   CredentialRepository,

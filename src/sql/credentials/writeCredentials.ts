@@ -46,7 +46,7 @@ const jsonOf = (row: Readonly<Record<string, unknown>>, names: ReadonlyArray<str
     )
   )
 
-/** The defect of a new credential whose id another credential has. */
+/** The failure of a new credential whose id another credential has. */
 const idTaken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
 interface Created {
@@ -108,7 +108,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
       case "too_large":
         return yield* new PoolFull({ unit: "bytes", limit: limits.bytes })
       case "taken":
-        return record === undefined ? yield* Effect.die(idTaken) : Option.none<Credential>()
+        return record === undefined ? yield* idTaken : Option.none<Credential>()
     }
   })
 

@@ -147,7 +147,7 @@ export const layer = Layer.effect(
     )
     const setRetiredWithRetry = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
       for (let attempt = 1; !(yield* setRetired(kek_id, retired)); attempt++) {
-        if (attempt === retirement.attempts) return yield* Effect.die(lockedTooLong)
+        if (attempt === retirement.attempts) return yield* lockedTooLong
         yield* Effect.sleep(retirement.pause)
       }
     })

@@ -6,6 +6,7 @@ import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { Conflict, InvalidParams, NotFound, ServiceUnavailable, StoredKeyUnreadable } from "../domain/Errors.ts"
 import { type AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
+import { precheckLength } from "../domain/checkInput.ts"
 import { RequestedProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
@@ -55,16 +56,22 @@ const EventsQuery = Schema.Struct({
   after: Schema.optionalKey(seq)
 }).annotate({ messageUnexpectedKey: "only credential_id, limit, before and after are parameters of events" })
 
+/** Maximum credentials in an order: as many as a pool may have. */
+const maxIds = 1000
+const tooManyIds = `must have at most ${maxIds} elements`
+
 const Order = Schema.Struct({
   workspace_id: Schema.optionalKey(WorkspaceId),
   provider: RequestedProvider,
   ids: Schema.Array(CredentialId)
     .annotate({ message: "must be a list of ids", description: "All of them; the first is tried first." })
     .check(
+      Schema.isMaxLength(maxIds, { message: tooManyIds }),
       Schema.makeFilter((ids: ReadonlyArray<string>) => new Set(ids).size === ids.length, {
         message: "must name each credential once"
       })
     )
+    .pipe(precheckLength(maxIds, tooManyIds))
 })
 
 const ListedCredential = Schema.Struct({

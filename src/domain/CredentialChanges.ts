@@ -22,13 +22,9 @@ const nothingToChange = `must have a member that can be changed: ${Struct.keys(c
  * valid update; the schema refuses what is no object.
  */
 const mayChange = (input: unknown) => {
-  const names = Object.keys(Object(input) as object)
-  return (
-    typeof input !== "object" ||
-    Array.isArray(input) ||
-    names.length === 0 ||
-    names.some((name) => Object.hasOwn(knownFields, name))
-  )
+  if (typeof input !== "object" || input === null || Array.isArray(input)) return true
+  const names = Object.keys(input)
+  return names.length === 0 || names.some((name) => Object.hasOwn(knownFields, name))
 }
 
 /**

@@ -1,5 +1,6 @@
 import { Option, Redacted, Result, Schema } from "effect"
 import { type CloudKey, containsCloudKey, decodeCloudKey, isCloudApiKey, publicIdOf } from "./CloudKey.ts"
+import { hasMoreValuesThan } from "./hasMoreValuesThan.ts"
 import type { Issue } from "./Issue.ts"
 import { hasKnownApiKeys, signsTokens, takesRegionInKey } from "./Provider.ts"
 import type { Region } from "./Region.ts"
@@ -180,7 +181,18 @@ export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/
 const description =
   "Raw provider key. Encrypted at rest, never returned. It must not have white space, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL, a reference, a placeholder or a line NAME=value. Unless it is JSON, it must not have control or format characters. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none. For amazon-bedrock it may be a JSON object with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket."
 
+/** Maximum values in a key that is JSON: parsing it costs time for each. */
+const maxValues = 1000
+
+/** Whether a key is not JSON of more values than keys have. */
+const hasFewValues = (key: string) => !beginsLikeObjectOrList.test(key) || !hasMoreValuesThan(maxValues, key)
+
 /** A raw key in a request. Checks what all providers have in common; `readKeyMaterial` checks the provider's format. */
 export const RawKey = Schema.RedactedFromValue(
-  Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))
+  Text.check(
+    // Aborts, because the others parse the key.
+    Schema.makeFilter(hasFewValues, { message: `must have at most ${maxValues} values if it is JSON` }, true),
+    Schema.makeFilter(keyFaultIn),
+    Schema.isNonEmpty({ message: "must not be empty", description })
+  )
 )

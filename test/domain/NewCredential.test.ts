@@ -64,6 +64,7 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     ["key", "", "key: must not be empty"],
     // key (D45), on every way in
     ["key", "\u200bsk-1", "key: must not have white space, a control character or a format character at either end"],
+    ["key", JSON.stringify(Array.from({ length: 1001 }, () => 0)), "key: must have at most 1000 values if it is JSON"],
     ["key", "sk-proj-****abcd", "key: must not have the form of a label or a mask"],
     ["key", "sk-hSm...oGil", "key: must not have the form of a label or a mask"],
     ["key", '{"api_key":"sk-hSm...oGil"}', "key: must not have an api_key with the form of a label or a mask"],

@@ -18,8 +18,8 @@ export interface Answered {
   readonly data: never
 }
 
-/** Sends a request over a new connection, without checking the certificate. */
-export const call = (to: Address, method: string, path: string, body?: object, token?: string) =>
+/** Sends a request over a new connection, without checking the certificate. A body in text is sent as it is. */
+export const call = (to: Address, method: string, path: string, body?: object | string, token?: string) =>
   Effect.callback<Answered>((resume) => {
     const { hostname: host, port, protocol } = new URL("url" in to ? to.url : "http://byok")
     const target = "url" in to ? { host, port } : to
@@ -39,7 +39,7 @@ export const call = (to: Address, method: string, path: string, body?: object, t
       })
     })
     request.once("error", (error) => resume(Effect.die(error)))
-    request.end(body === undefined ? undefined : JSON.stringify(body))
+    request.end(typeof body === "object" ? JSON.stringify(body) : body)
   })
 
 type State = Readonly<Record<string, string>>

@@ -9,6 +9,10 @@ type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: Rea
 
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
 
+/** The smallest body with so many more members. */
+const members = (count: number) =>
+  JSON.stringify({ ...minimal, ...Object.fromEntries(Array.from({ length: count }, (_, n) => [`a${n}`, 0])) })
+
 const bodies: Cases = [
   ["empty", "", issue("must be a JSON object")],
   ["JSON that is cut off", '{"key":"k","provider":"xai"', issue("must be valid JSON")],
@@ -16,7 +20,9 @@ const bodies: Cases = [
   ["a form", "key=k&provider=xai", issue("must be valid JSON")],
   ["null", "null", issue("must be a JSON object")],
   ["a list", JSON.stringify([minimal]), issue("must be a JSON object")],
-  ["200,000 nested lists", "[".repeat(200_000), issue("must be valid JSON")],
+  ["1,000 nested lists", "[".repeat(1000), issue("must be valid JSON")],
+  ["200,000 nested lists", "[".repeat(200_000), issue("must have at most 2000 values")],
+  ["JSON of 2,001 values", members(1998), issue("must have at most 2000 values")],
   [
     "JSON with a value that is not UTF-8",
     Buffer.from('{"key":"\xff","provider":"xai"}', "latin1"),
@@ -88,6 +94,11 @@ layerLive(TestService.layer)("POST /api/v1/byok (section 7)", (it) => {
   it.effect("create accepts Content-Encoding: identity, in any case (RFC 9110, section 8.4.1)", () =>
     Effect.map(createWith([json, ["Content-Encoding", "Identity"]]), created)
   )
+
+  it.effect("create accepts 2,000 values", function* () {
+    const { create } = yield* TestService.tenant
+    created(yield* create(members(1997)))
+  })
 
   it.effect("create accepts a byte order mark before the object (RFC 8259, section 8.1)", function* () {
     const { create } = yield* TestService.tenant

@@ -24,6 +24,8 @@ layerLive(TestService.layer)("PUT /api/v1/byok/order", (it) => {
       ...strangers.map((_, n) => ({ path: ["ids", n], message: "is not one of these credentials" })),
       { path: ["ids"], message: `must have ${one} as well` }
     )
+    const tooMany = Array.from({ length: 1001 }, () => 0) as never
+    assertInvalid(yield* order(tooMany), { path: ["ids"], message: "must have at most 1000 elements" })
     assertInvalid(yield* order([one, one]), { path: ["ids"], message: "must name each credential once" })
     assertInvalid(yield* order([two, one], { workspace_id: stranger.workspace_id }), {
       path: ["workspace_id"],

@@ -12,7 +12,8 @@ const closedMessages = {
   unknown: "This link is unknown, or was already opened in another window. Continue there, or ask for a new one.",
   used: "This link was used. Ask for a new one.",
   revoked: "This link was revoked. Ask for a new one.",
-  expired: "This link has expired. Ask for a new one."
+  expired: "This link has expired. Ask for a new one.",
+  altered: "This link was altered. Nothing was stored: ask for a new one."
 } as const
 
 /** 401: a link that is not open. */
@@ -107,13 +108,13 @@ class LinksGroup extends HttpApiGroup.make("links")
       headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
       payload: NewSealedCredential,
       success: credentialAnswer("The credential.").pipe(HttpApiSchema.status(201)),
-      error: [Conflict, NotSealedForLink]
+      error: [Conflict, LinkRefused, NotSealedForLink]
     }).middleware(JsonBody),
     HttpApiEndpoint.patch("update", "/byok/:id", {
       params: { id: CredentialId },
       payload: Changes,
       success: credentialAnswer("The credential."),
-      error: [NotFound, NotSealedForLink, StoredKeyUnreadable]
+      error: [LinkRefused, NotFound, NotSealedForLink, StoredKeyUnreadable]
     }).middleware(JsonBody),
     HttpApiEndpoint.get("apiKeys", "/api-keys", {
       success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) }),

@@ -40,6 +40,8 @@ export const AuditEvent = Schema.Union([
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
   event("link.create", { account_id: AccountId, workspace_id: WorkspaceId, link_id: LinkId, purpose: Purpose }),
   event("link.revoke", { account_id: AccountId, link_id: LinkId }),
+  /** Revoked by the service, because its row was altered in the database. */
+  event("link.altered", { account_id: AccountId, workspace_id: WorkspaceId, link_id: LinkId }),
   event("credential.create", credential),
   /** The changed members without their values, and the new revision. */
   event("credential.update", { ...credential, revision: Schema.Int, fields: Schema.Array(ChangeableField) }),

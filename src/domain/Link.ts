@@ -2,7 +2,7 @@ import { type DateTime, Effect, Schema } from "effect"
 import { decoderOf } from "./checkInput.ts"
 import { AccountId, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
 import { RequestedProvider, type Provider } from "./Provider.ts"
-import type { SealingContext } from "./SealedKey.ts"
+import type { SealedKey, SealingContext } from "./SealedKey.ts"
 
 /** What a link permits: adding one key, replacing one, managing the keys of a workspace, or viewing them. */
 export const Purpose = Schema.Literals(["connect", "replace", "manage", "view"]).annotate({
@@ -80,8 +80,20 @@ export interface SealTarget extends Pick<Link, "link_id" | "account_id" | "works
 export const encodeSealTarget = ({ account_id, credential_id, link_id, provider, workspace_id }: SealTarget) =>
   JSON.stringify(["byok/link/1", link_id, account_id, workspace_id, provider, credential_id])
 
-type BoundLink = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
+/** The public key, of 65 bytes, with which browsers encrypt provider keys, and the sealed private key. */
+export interface LinkKeyPair {
+  readonly public_key: Uint8Array
+  readonly private_key: SealedKey
+}
 
-/** What a link's private key is sealed to. */
-export const linkContext = ({ account_id, link_id, purpose, workspace_id }: BoundLink): SealingContext =>
-  JSON.stringify(["byok/link-key/1", account_id, workspace_id, link_id, purpose])
+export type BoundLink = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose" | "provider" | "credential_id">
+
+/** What a link's private key is sealed to: the public key, and everything that the page or `encodeSealTarget` reads. */
+export const linkContext = (link: BoundLink, public_key: Uint8Array): SealingContext => {
+  const { account_id, credential_id, link_id, provider, purpose, workspace_id } = link
+  const publicKey = Buffer.from(public_key).toString("base64")
+  return JSON.stringify([
+    ...["byok/link-key/1", account_id, workspace_id, link_id, purpose],
+    ...[provider, credential_id, publicKey]
+  ])
+}

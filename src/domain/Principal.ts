@@ -1,6 +1,6 @@
 import { Context, Effect, Option, Schema } from "effect"
 import { type AccountId, ApiKeyHash, LinkId } from "./Identifiers.ts"
-import type { Link, Purpose } from "./Link.ts"
+import type { Link, LinkKeyPair, Purpose } from "./Link.ts"
 
 /** What an API key permits (D51). */
 export const ApiKeyRole = Schema.Literals(["management", "viewer", "ordinary"]).annotate({
@@ -20,11 +20,11 @@ export const Actor = Schema.Union([
 export type Actor = typeof Actor.Type
 export const actorKinds = Actor.members.map(({ fields }) => fields.kind.literal)
 
-/** The owner of provider keys, authenticated by a link. `hash` is its token's; `public_key` is null for `view`. */
+/** The owner of provider keys, authenticated by a link. `hash` is its token's; `keys` is null for `view`. */
 export interface LinkPrincipal extends Link {
   readonly kind: "link"
   readonly hash: ApiKeyHash
-  readonly public_key: Uint8Array | null
+  readonly keys: LinkKeyPair | null
 }
 
 /** A trusted caller: code in this process, a gateway at the socket, the command line or the service itself. */

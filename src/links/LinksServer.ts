@@ -77,7 +77,10 @@ const handlers = group(
     const openSealed = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
       const link = yield* currentLink
       const opening = writes(link.account_id, links.openKey(link, sealed, { provider, credential_id: id }))
-      const key = yield* Effect.catchTag(opening, "NotForThisLink", () => new NotSealedForLink())
+      const key = yield* Effect.catchTags(opening, {
+        LinkAltered: () => LinkRefused.inState("altered"),
+        NotForThisLink: () => new NotSealedForLink()
+      })
       return Redacted.value(key)
     })
 
@@ -103,8 +106,11 @@ const handlers = group(
         const link = yield* currentLink
         const names = Option.getOrUndefined(yield* reads(link.account_id, links.accountAndWorkspaceNames(link)))
         if (names === undefined) return yield* LinkRefused.inState("unknown")
+        const public_key = yield* Effect.catchTag(links.publicKeyOf(link), "LinkAltered", () =>
+          LinkRefused.inState("altered")
+        )
         const choosesProvider = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
-        return { data: { ...link, ...names, providers: choosesProvider ? Provider.literals : [] } }
+        return { data: { ...link, ...names, public_key, providers: choosesProvider ? Provider.literals : [] } }
       }),
       replaceToken: Effect.fnUntraced(function* ({ payload: { token } }) {
         const link = yield* currentLink

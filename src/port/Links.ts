@@ -1,8 +1,7 @@
-import { Context, Data, type Option, type Redacted } from "effect"
+import { Context, Data, type Effect, type Option, type Redacted } from "effect"
 import type { InvalidParams } from "../domain/Errors.ts"
 import type { ApiKeyHash, AccountId, LinkId } from "../domain/Identifiers.ts"
-import type { Link, SealTarget } from "../domain/Link.ts"
-import type { SealedKey } from "../domain/SealedKey.ts"
+import type { Link, LinkKeyPair, SealTarget } from "../domain/Link.ts"
 import type { SealingRefused } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -19,6 +18,8 @@ export class LinkRepository extends Context.Service<
     readonly list: (account_id: AccountId) => Answer<ReadonlyArray<Link>>
     /** Returns false for an unknown link. Revoking a closed link changes nothing. */
     readonly revoke: (account_id: AccountId, link_id: LinkId) => Answer<boolean>
+    /** Revokes an open link whose row was altered, and records that it was. */
+    readonly revokeAltered: (link: Pick<Link, "account_id" | "link_id">) => Answer<void>
     readonly find: (tokenHash: ApiKeyHash) => Answer<Option.Option<LinkRecord>>
     /** The names of a link's account and workspace. */
     readonly accountAndWorkspaceNames: (
@@ -45,19 +46,13 @@ export class PublicUrl extends Context.Service<PublicUrl, string | undefined>()(
 /** Whether a link is open, or why not. */
 export type LinkState = "open" | "used" | "revoked" | "expired"
 
-/** The public key, of 65 bytes, with which browsers encrypt provider keys, and the sealed private key. */
-export interface LinkKeyPair {
-  readonly public_key: Uint8Array
-  readonly private_key: SealedKey
-}
-
 /** A stored link with its state. The `credential_id` of a used link names the credential that it stored. */
 export interface LinkRecord extends Link {
   /** The SHA-256 of the link's token. */
   readonly hash: ApiKeyHash
   readonly state: LinkState
   /** Null if the link takes no keys, or no more. */
-  readonly public_key: Uint8Array | null
+  readonly keys: LinkKeyPair | null
 }
 
 /** The defect of a write by a link that is no longer open; nothing was stored. */
@@ -66,18 +61,23 @@ export class LinkClosed extends Data.TaggedError("LinkClosed") {}
 /** A sealed key does not open: it was not sealed for this link and credential, or its key pair is gone. */
 export class NotForThisLink extends Data.TaggedError("NotForThisLink") {}
 
+/** Somebody altered a link in the database: its key pair does not belong to it. */
+export class LinkAltered extends Data.TaggedError("LinkAltered") {}
+
 /** Key pairs of links, for HPKE (RFC 9180) with DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM. */
 export class LinkKeys extends Context.Service<
   LinkKeys,
   {
     /** Makes a key pair and seals its private key to the link. */
     readonly make: (link: Link) => Answer<LinkKeyPair, SealingRefused>
+    /** Proves that a key pair belongs to the link as it is. Dies if this build or its keyring cannot tell. */
+    readonly verify: (link: Link, pair: LinkKeyPair) => Effect.Effect<void, LinkAltered>
     /** Decrypts a provider key that a browser encrypted for a credential. */
     readonly open: (
       link: Link,
       pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
       target: SealTarget
-    ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams>
+    ) => Answer<Redacted.Redacted, LinkAltered | NotForThisLink | InvalidParams>
   }
 >()("byok/LinkKeys") {}

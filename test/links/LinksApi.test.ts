@@ -312,6 +312,59 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     }
   )
 
+  it.effect.each<readonly [what: string, column: string]>([
+    ["public key", "public_key"],
+    ["provider", "provider"],
+    ["purpose", "purpose"]
+  ])("hands out no public key of a link whose %s was edited in the database, and ends it (T2)", function* ([, column]) {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const edited = { public_key: "decode(repeat('04', 65), 'hex')", provider: "'azure'", purpose: "'manage'" }[column]
+    const { about, ask, create, link_id } = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
+    const [intact] = yield* sql`SELECT public_key FROM links WHERE id = ${link_id}`
+    assert.strictEqual((yield* about).public_key, Buffer.from(intact?.["public_key"] as never).toString("base64url"))
+    yield* sql.unsafe(`UPDATE links SET ${column} = ${edited} WHERE id = '${link_id}'`)
+    const asked = yield* ask("GET", "/link")
+    const altered = "This link was altered. Nothing was stored: ask for a new one."
+    assert.deepStrictEqual([asked.status, asked.error?.message], [401, altered])
+    assert.notInclude(asked.text, "public_key")
+    const { error, status } = yield* ask("GET", "/link")
+    assert.deepStrictEqual([status, error?.message], [401, "This link was revoked. Ask for a new one."])
+    const acts = (yield* eventsIn(sql)).filter((event) => "link_id" in event && event.link_id === link_id)
+    assert.deepStrictEqual(
+      acts.map(({ action, actor }) => [action, actor.kind]),
+      [
+        ["link.create", "service"],
+        ["link.altered", "service"]
+      ]
+    )
+    const other = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
+    assert.strictEqual((yield* other.create(key)).status, 201, "control")
+    assert.strictEqual((yield* Effect.exit(create(key)))._tag, "Failure")
+  })
+
+  it.effect("opens nothing that was sealed for a key pair that another's replaced in the database (T2)", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { about, ask, link_id } = yield* openLink(tenant, { purpose: "connect" })
+    const sealed_key = yield* seal(yield* about, key, "openai")
+    const foreign = yield* openLink(tenant, { purpose: "connect" })
+    yield* sql`
+      UPDATE links SET (public_key, kek_id, wrapped_dek, sealed) =
+        (SELECT public_key, kek_id, wrapped_dek, sealed FROM links WHERE id = ${foreign.link_id})
+      WHERE id = ${link_id}`
+    const { error, status } = yield* TestService.storing(
+      0,
+      ask("POST", "/byok", { provider: "openai", name: null, sealed_key })
+    )
+    const altered = "This link was altered. Nothing was stored: ask for a new one."
+    assert.deepStrictEqual([status, error?.message], [401, altered])
+    assert.include(
+      (yield* eventsIn(sql)).map((event) => ("link_id" in event && event.link_id === link_id ? event.action : "")),
+      "link.altered"
+    )
+  })
+
   it.effect("refuses used, revoked, expired and unknown links, and API keys, and says why", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant

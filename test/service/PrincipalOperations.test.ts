@@ -72,7 +72,7 @@ const principalsOf = ({
   const link = {
     kind: "link",
     ...{ link_id: LinkId.make("0199a5a0-0000-7000-8000-000000000002"), account_id, workspace_id, hash },
-    ...{ public_key: null, provider: null, credential_id: null, return_url: null },
+    ...{ keys: null, provider: null, credential_id: null, return_url: null },
     ...{ created_at: DateTime.makeUnsafe(0), expires_at: DateTime.makeUnsafe(0) }
   } as const
   const apiKey = { kind: "api_key", account_id, api_key_hash: hash } as const

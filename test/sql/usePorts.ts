@@ -142,7 +142,7 @@ export const usePorts = Effect.gen(function* () {
     ...{ created_at, expires_at: DateTime.add(created_at, { hours: 1 }) }
   }
   const hash = ApiKeyHash.make("07".repeat(32))
-  const byLink = Effect.provideService(CurrentPrincipal, { kind: "link", ...link, hash, public_key: null })
+  const byLink = Effect.provideService(CurrentPrincipal, { kind: "link", ...link, hash, keys: null })
   const pair = yield* (yield* LinkKeys).make(link)
   const linked = yield* LinkRepository
   const links: UsesOf<LinkRepository["Service"]> = {
@@ -156,6 +156,7 @@ export const usePorts = Effect.gen(function* () {
       byLink(repository.insert(account_id, { ...credential, id: CredentialId.make(randomUUID()) }, sealed))
     ),
     revoke: linked.revoke(account_id, link.link_id),
+    revokeAltered: linked.revokeAltered(link),
     deleteExpired: linked.deleteExpired
   }
   const { checkpointOf, checkpoints, countUnsealed, entries, read, seal } = yield* AuditLog

@@ -24,6 +24,7 @@ export const linkKeys = (): LinkKeys["Service"] => {
         const public_key = new Uint8Array(Buffer.from(`pair ${(pairs += 1)}`))
         return { public_key, private_key: { kek_id: "kek-2", wrapped_dek: public_key, sealed: public_key } }
       }),
+    verify: () => Effect.void,
     open: (_link, { public_key }, { ciphertext, enc }, target) =>
       Effect.suspend(() => {
         const pair = textOf(public_key)
@@ -57,7 +58,7 @@ export const linkDeeds = (scene: Scene): Deeds<"link" | "use link" | "revoke lin
       const openFor = (key: Redacted.Redacted, provider: string, credential_id: CredentialId | null) => {
         const target = encodeSealTarget({ ...link, provider, credential_id })
         const ciphertext = new Uint8Array(Buffer.from(JSON.stringify([target, Redacted.value(key)])))
-        const sealed = { enc: link.public_key ?? new Uint8Array(), ciphertext }
+        const sealed = { enc: link.keys?.public_key ?? new Uint8Array(), ciphertext }
         return links.openKey(link, sealed, { provider, credential_id })
       }
       const input = inputs[link.provider === providers[1] ? 1 : 0]?.[body]

@@ -2,11 +2,12 @@ import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, LinkId } from "../../domain/Identifiers.ts"
-import type { Link, NewLink, SealTarget } from "../../domain/Link.ts"
+import type { Link, LinkKeyPair, NewLink, SealTarget } from "../../domain/Link.ts"
+import { CurrentPrincipal } from "../../domain/Principal.ts"
 import { AccountRepository } from "../../port/AccountRepository.ts"
 import { formatLinkToken, hashApiKey } from "../../runtime/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
-import { type LinkRecord, LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
+import { LinkAltered, LinkKeys, type LinkRecord, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
 import { NotKnown } from "../accounts/Accounts.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
@@ -42,6 +43,19 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       )
       return workspace?.workspace_id ?? (yield* InvalidParams.of(workspaceIssue(workspace_id)))
     })
+
+    /** Revokes a link whose row was altered, as the service, and logs it. */
+    const orRevoke = <A, E, R>(link: Link, effect: Effect.Effect<A, E | LinkAltered, R>) =>
+      Effect.tapError(effect, (error) =>
+        error instanceof LinkAltered
+          ? Effect.andThen(
+              Effect.logError(
+                `Link ${link.link_id} of account ${link.account_id} was altered in the database; it is revoked`
+              ),
+              Effect.provideService(repository.revokeAltered(link), CurrentPrincipal, { kind: "service" })
+            )
+          : Effect.void
+      )
 
     return {
       /**
@@ -85,6 +99,11 @@ export class Links extends Context.Service<Links>()("byok/Links", {
         state === "used" && credential_id !== null
           ? credentials.findById(account_id, credential_id)
           : Effect.succeedNone,
+      /** The public key of a link, once it is proven to be the link's; null if the link takes no keys. */
+      publicKeyOf: (link: Link & { readonly keys: LinkKeyPair | null }) =>
+        link.keys === null
+          ? Effect.succeed(null)
+          : Effect.as(orRevoke(link, keys.verify(link, link.keys)), link.keys.public_key),
       /**
        * Opens a provider key that a browser encrypted. Replaces the key pair of the link first, so that each pair opens
        * one key.
@@ -96,7 +115,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       ) {
         const oldPair = yield* repository.replaceKeys(link, yield* Effect.orDie(keys.make(link)))
         if (Option.isNone(oldPair)) return yield* new NotForThisLink()
-        return yield* keys.open(link, oldPair.value, sealed, { ...link, ...target })
+        return yield* orRevoke(link, keys.open(link, oldPair.value, sealed, { ...link, ...target }))
       })
     }
   })

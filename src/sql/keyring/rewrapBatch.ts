@@ -1,6 +1,6 @@
 import { Array as Arr, Effect, Record, Result } from "effect"
 import type { Statement } from "effect/sql"
-import { linkContext } from "../../domain/Link.ts"
+import { type BoundLink, linkContext, type LinkKeyPair } from "../../domain/Link.ts"
 import { type BoundCredential, contextOf, type SealedKey, type SealingContext } from "../../domain/SealedKey.ts"
 import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
@@ -51,9 +51,12 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
   }
   const ofLinks: Source = {
     table: sql`links`,
-    columns: sql`account_id, id, workspace_id, id AS link_id, purpose`,
+    columns: sql`account_id, id, workspace_id, id AS link_id, purpose, provider, credential_id, public_key`,
     bytes: sql`0`,
-    contextOf: (row) => linkContext(row as Row & Parameters<typeof linkContext>[0])
+    contextOf: (row) => {
+      const link = row as Row & BoundLink & Pick<LinkKeyPair, "public_key">
+      return linkContext(link, link.public_key)
+    }
   }
 
   /**

@@ -2,21 +2,27 @@ import { Array as Arr, DateTime, Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
-import type { Link } from "../../domain/Link.ts"
+import type { Link, LinkKeyPair } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
+import { type LinkRecord, LinkRepository } from "../../port/Links.ts"
 import { record, recordEach } from "../audit/auditing.ts"
 import { askExists, askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { lockDistributedAccount } from "../rows/lockDistributedAccount.ts"
 
-type Row = Dated<LinkRecord>
+type Row = Dated<Omit<LinkRecord, "hash" | "keys">>
+type KeysRow = SealedKey & Pick<LinkKeyPair, "public_key">
 type Names = Record<"account_name" | "workspace_name", string>
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
 /** The columns of a link's key pair: public key and sealed private key. */
 const linkKeyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] as const
+
+const keyPairOf = ({ kek_id, public_key, sealed, wrapped_dek }: KeysRow): LinkKeyPair => ({
+  public_key,
+  private_key: { kek_id, wrapped_dek, sealed }
+})
 
 /** The assignments that delete a link's key pair. */
 const clearLinkKeys = (sql: SqlClient.SqlClient) => sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
@@ -38,7 +44,7 @@ export const layer = Layer.effect(
     const { ask, sql } = writes
     const columns = sql`
       id AS link_id, account_id, workspace_id, purpose, provider, credential_id, return_url, created_at, expires_at,
-      coalesce(ended, CASE WHEN expires_at <= now() THEN 'expired' ELSE 'open' END) AS state, public_key`
+      coalesce(ended, CASE WHEN expires_at <= now() THEN 'expired' ELSE 'open' END) AS state`
 
     /**
      * Inserts a link. Returns false if there is no such account. An existing row with its id counts as inserted,
@@ -70,6 +76,13 @@ export const layer = Layer.effect(
       return (yield* sql`SELECT 1 FROM links WHERE account_id = ${account_id} AND id = ${link_id}`).length > 0
     }, sql.withTransaction)
 
+    const revokeAltered = Effect.fnUntraced(function* ({ account_id, link_id }: Pick<Link, "account_id" | "link_id">) {
+      const revoked = yield* sql<Pick<Link, "workspace_id">>`
+        UPDATE links SET ended = 'revoked', ${clearLinkKeys(sql)}
+        WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING workspace_id`
+      yield* recordEach(sql, revoked, (row) => ({ action: "link.altered", account_id, ...row, link_id }))
+    }, sql.withTransaction)
+
     /** Returns none also for a retry, which finds its own key pair: the old one is lost. */
     const replaceKeys = Effect.fnUntraced(function* (
       { account_id, link_id }: Link,
@@ -77,12 +90,11 @@ export const layer = Layer.effect(
     ) {
       if (!(yield* lockOpenLink(sql, account_id, link_id))) return Option.none()
       const isLink = sql`account_id = ${account_id} AND id = ${link_id}`
-      const [old] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
+      const [old] = yield* sql<KeysRow>`
         SELECT ${sql.csv(linkKeyColumns)} FROM links WHERE ${isLink} AND public_key <> ${public_key}`
       if (old === undefined) return Option.none()
       yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${isLink}`
-      const { public_key: oldPublicKey, ...oldPrivateKey } = old
-      return Option.some({ public_key: oldPublicKey, private_key: oldPrivateKey })
+      return Option.some(keyPairOf(old))
     }, sql.withTransaction)
 
     return LinkRepository.of({
@@ -91,13 +103,19 @@ export const layer = Layer.effect(
         const rows = askRows(reads, "links.list", account_id)<Row>`
           SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()
           ORDER BY created_at, id LIMIT 1000`
-        return Effect.map(rows, Arr.map(fromDated<LinkRecord>))
+        return Effect.map(rows, Arr.map(fromDated<Link>))
       },
       revoke: (account_id, link_id) => ask(revoke(account_id, link_id), "links.revoke", account_id),
+      revokeAltered: (link) => ask(revokeAltered(link), "links.revoke_altered", link.account_id),
       find: (hash) =>
         Effect.map(
-          askFirst(reads, "links.find")<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`,
-          Option.map((row) => ({ ...fromDated<LinkRecord>(row), hash }))
+          askFirst(reads, "links.find")<Row & (KeysRow | { readonly public_key: null })>`
+            SELECT ${columns}, ${sql.csv(linkKeyColumns)} FROM links WHERE hash = ${bytes(hash)}`,
+          Option.map((row) => ({
+            ...fromDated<Omit<LinkRecord, "hash" | "keys">>(row),
+            hash,
+            keys: row.public_key === null ? null : keyPairOf(row)
+          }))
         ),
       accountAndWorkspaceNames: ({ account_id, workspace_id }) => askFirst(reads, "links.names", account_id)<Names>`
         SELECT accounts.name AS account_name, workspaces.name AS workspace_name

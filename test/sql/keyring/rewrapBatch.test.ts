@@ -211,7 +211,7 @@ describe("a rewrap on PostgreSQL (T10; docs/keys.md, Rotate the keyring)", () =>
         for (const { url } of created) {
           const token = Redacted.make(Redacted.value(url).split("#")[1] ?? "")
           const link = Option.getOrThrow(yield* find(hashApiKey(token, "latin1")))
-          const public_key = Buffer.from(link.public_key ?? []).toString("base64url")
+          const public_key = Buffer.from(link.keys?.public_key ?? []).toString("base64url")
           const { ciphertext, enc } = yield* seal({ ...link, public_key, providers: [] }, "a key", "openai")
           const sealed = { ciphertext: Buffer.from(ciphertext, "base64url"), enc: Buffer.from(enc, "base64url") }
           const key = yield* openKey(link, sealed, { provider: "openai", credential_id: null })

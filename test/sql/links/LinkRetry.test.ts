@@ -21,7 +21,7 @@ const open = Effect.fnUntraced(function* (purpose: Purpose) {
   const principal: LinkPrincipal = {
     ...{ kind: "link", link_id, account_id, workspace_id, purpose, provider: null, credential_id: null },
     hash: ApiKeyHash.make("07".repeat(32)),
-    ...{ return_url: null, public_key: null, created_at: yield* DateTime.now, expires_at: yield* DateTime.now }
+    ...{ return_url: null, keys: null, created_at: yield* DateTime.now, expires_at: yield* DateTime.now }
   }
   const byLink = Effect.provideService(CurrentPrincipal, principal)
   const insertByLink = (n: number) =>

@@ -4,7 +4,7 @@ import type { AuditAct } from "../../../src/domain/AuditEvent.ts"
 import { type Credential, listNames } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/KeyMaterial.ts"
-import type { Link } from "../../../src/domain/Link.ts"
+import type { Link, LinkKeyPair } from "../../../src/domain/Link.ts"
 import { actingPrincipal, type Actor, actorOf, type Principal } from "../../../src/domain/Principal.ts"
 import { multiSecretProviders } from "../../../src/domain/Provider.ts"
 import {
@@ -38,7 +38,7 @@ import {
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type KeyReference, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
-import { LinkClosed, type LinkKeyPair, LinkRepository, type LinkState } from "../../../src/port/Links.ts"
+import { LinkClosed, LinkRepository, type LinkState } from "../../../src/port/Links.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
@@ -818,7 +818,7 @@ const linkRepository = Layer.unwrap(
         })
       )
     const recordOf = ({ ended: _, keys, ...link }: LinkRow, state: LinkState) => ({
-      ...{ ...link, state, public_key: keys?.public_key ?? null }
+      ...{ ...link, state, keys: keys ?? null }
     })
     return Layer.mock(LinkRepository, {
       insert: (link, hash, keys) =>

@@ -29,11 +29,18 @@ export class AccountRepository extends Context.Service<
       limit: number
     ) => Answer<Option.Option<ErasureStep>>
     readonly createWorkspace: (account_id: AccountId, workspace: NewWorkspace) => Answer<boolean>
-    readonly findWorkspace: (workspace_id: WorkspaceId) => Answer<Option.Option<WorkspaceUse>>
+    readonly findWorkspace: (workspace_id: WorkspaceId) => Answer<Option.Option<{ readonly account_id: AccountId }>>
     /** Makes a workspace the default of its account. Returns false if it is deleted. */
     readonly makeDefault: (account_id: AccountId, workspace_id: WorkspaceId) => Answer<boolean>
-    /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
-    readonly deleteWorkspace: (workspace_id: WorkspaceId, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
+    /**
+     * Deletes a workspace at a time that repeated calls do not change (D43). With `keepIfInUse`, keeps a default
+     * workspace that has credentials; a create in it happens before or after.
+     */
+    readonly deleteWorkspace: (
+      workspace_id: WorkspaceId,
+      at: DateTime.Utc,
+      keepIfInUse?: boolean
+    ) => Answer<Option.Option<WorkspaceDeletion>>
     readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>
     /** Adds a key unless another one has its hash. Repeating a call has the same result. */
     readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"added" | "hash taken" | "no account">
@@ -60,10 +67,8 @@ export interface Workspace extends NewWorkspace {
   readonly deleted_at: DateTime.Utc | null
 }
 
-/** The account of a workspace, and the facts that decide whether the workspace may be deleted. */
-export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
-  readonly account_id: AccountId
-  readonly is_deleted: boolean
+/** When a workspace was deleted, null if it was kept, and how many credentials it has. */
+export interface WorkspaceDeletion extends Pick<Workspace, "deleted_at"> {
   readonly credentials: number
 }
 

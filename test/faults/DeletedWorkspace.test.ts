@@ -87,4 +87,19 @@ describe("a create whose workspace is deleted meanwhile", () => {
     assertInvalid(yield* Fiber.join(answer), noDefault)
     assert.strictEqual(yield* rowCount, 0)
   })
+
+  it.live(
+    "waits for an uncommitted create in the default workspace, and then refuses to delete it (D43)",
+    function* () {
+      const { accounts, sql, tenant, url } = yield* begin
+      const commit = yield* holdOpen(sql, "LOCK TABLE audit_entries IN SHARE ROW EXCLUSIVE MODE")
+      const created = yield* Effect.forkChild(create(url, tenant.management_key, minimal))
+      yield* untilWaiting(sql, 1)
+      const deletion = yield* Effect.forkChild(Effect.flip(accounts.deleteWorkspace(tenant.workspace_id)))
+      yield* untilWaiting(sql, 2)
+      yield* commit
+      assert.strictEqual((yield* Fiber.join(created)).status, 201)
+      assert.strictEqual((yield* Fiber.join(deletion))._tag, "DefaultWorkspaceInUse")
+    }
+  )
 })

@@ -139,13 +139,12 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       /** Deletes a workspace and returns the number of its credentials, which stay readable but serve no request. */
       deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
-        const workspace = yield* repository.findWorkspace(workspace_id)
-        if (Option.isNone(workspace)) return yield* new NotKnown({ kind: "workspace" })
-        const { credentials, is_default, is_deleted } = workspace.value
-        if (is_default && !is_deleted && credentials > 0) return yield* new DefaultWorkspaceInUse({ credentials })
-        const deleted_at = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now)
-        if (Option.isNone(deleted_at)) return yield* new NotKnown({ kind: "workspace" })
-        return { workspace_id, deleted_at: deleted_at.value, credentials }
+        const deletion = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now, true)
+        if (Option.isNone(deletion)) return yield* new NotKnown({ kind: "workspace" })
+        const { credentials, deleted_at } = deletion.value
+        return deleted_at === null
+          ? yield* new DefaultWorkspaceInUse({ credentials })
+          : { workspace_id, deleted_at, credentials }
       }),
 
       makeDefault: Effect.fn("Accounts.makeDefault")(function* (workspace_id: WorkspaceId) {

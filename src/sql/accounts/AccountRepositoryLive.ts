@@ -9,8 +9,8 @@ import {
   type NewApiKey,
   type NewWorkspace,
   type Workspace,
-  WorkspaceResolver,
-  type WorkspaceUse
+  type WorkspaceDeletion,
+  WorkspaceResolver
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
 import { askExists, askFirst, askRows, type Dated, fromDated, makeLookUp } from "../connection/statements.ts"
@@ -18,7 +18,7 @@ import { Database } from "../connection/Database.ts"
 import { lockDistributedAccount } from "../rows/lockDistributedAccount.ts"
 import { eraseAccount } from "./eraseAccount.ts"
 
-/** When a workspace of an account was deleted, or an API key revoked. */
+/** When an API key of an account was revoked. */
 interface Ended {
   readonly account_id: AccountId
   readonly at: Date
@@ -44,17 +44,8 @@ export const layer = Layer.effect(
     const insertAndRecord = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, hasRow }) => Effect.as(record(sql, acts), hasRow)))
 
-    /** Ends a row and records the act, unless an earlier call did. Returns when it ended; none for an unknown row. */
-    const endOnce = Effect.fnUntraced(function* (
-      end: Statement.Statement<Ended>,
-      find: Statement.Statement<Ended>,
-      actOf: (account_id: AccountId) => AuditAct
-    ) {
-      const ended = yield* end
-      yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
-      const [row] = ended.length > 0 ? ended : yield* find
-      return Option.map(Option.fromUndefinedOr(row), ({ at }) => DateTime.fromDateUnsafe(at))
-    }, sql.withTransaction)
+    const selectOwner = (workspace_id: WorkspaceId) =>
+      sql<{ readonly account_id: AccountId }>`SELECT account_id FROM workspaces WHERE id = ${workspace_id}`
 
     const insertWorkspace = (
       account_id: AccountId,
@@ -90,14 +81,30 @@ export const layer = Layer.effect(
       return same.length > 0 ? "added" : "hash taken"
     })
 
-    const deleteWorkspace = (workspace_id: WorkspaceId, when: DateTime.Utc) =>
-      endOnce(
-        sql<Ended>`
-          UPDATE workspaces SET deleted_at = ${DateTime.toDate(when)}
-          WHERE id = ${workspace_id} AND deleted_at IS NULL RETURNING account_id, deleted_at AS at`,
-        sql<Ended>`SELECT account_id, deleted_at AS at FROM workspaces WHERE id = ${workspace_id}`,
-        (account_id) => ({ action: "workspace.delete", account_id, workspace_id })
-      )
+    /** Locks the workspace, which each create in it shares, before it counts credentials. */
+    const deleteWorkspace = Effect.fnUntraced(function* (
+      workspace_id: WorkspaceId,
+      when: DateTime.Utc,
+      keepIfInUse: boolean
+    ) {
+      const [owner] = yield* selectOwner(workspace_id)
+      if (owner === undefined) return Option.none<WorkspaceDeletion>()
+      const { account_id } = owner
+      const isWorkspace = sql`account_id = ${account_id} AND id = ${workspace_id}`
+      const [workspace] = yield* sql<{ is_default: boolean; deleted_at: Date | null }>`
+        SELECT is_default, deleted_at FROM workspaces WHERE ${isWorkspace} FOR UPDATE`
+      if (workspace === undefined) return Option.none<WorkspaceDeletion>()
+      const [count] = yield* sql<{ credentials: number }>`
+        SELECT count(*)::int AS credentials FROM credentials
+        WHERE account_id = ${account_id} AND workspace_id = ${workspace_id}`
+      const credentials = count?.credentials ?? 0
+      const { deleted_at, is_default } = workspace
+      if (deleted_at !== null) return Option.some({ credentials, deleted_at: DateTime.fromDateUnsafe(deleted_at) })
+      if (keepIfInUse && is_default && credentials > 0) return Option.some({ credentials, deleted_at: null })
+      yield* sql`UPDATE workspaces SET deleted_at = ${DateTime.toDate(when)} WHERE ${isWorkspace}`
+      yield* record(sql, [{ action: "workspace.delete", account_id, workspace_id }])
+      return Option.some({ credentials, deleted_at: when })
+    }, sql.withTransaction)
 
     /** Unsets the old default first, because an account has at most one at a time. */
     const makeDefault = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId) {
@@ -115,14 +122,18 @@ export const layer = Layer.effect(
       return true
     }, sql.withTransaction)
 
-    const revokeApiKey = (api_key_hash: ApiKeyHash, when: DateTime.Utc) =>
-      endOnce(
-        sql<Ended>`
-          UPDATE api_keys SET revoked_at = ${DateTime.toDate(when)}
-          WHERE hash = ${bytes(api_key_hash)} AND revoked_at IS NULL RETURNING account_id, revoked_at AS at`,
-        sql<Ended>`SELECT account_id, revoked_at AS at FROM api_keys WHERE hash = ${bytes(api_key_hash)}`,
-        (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
-      )
+    const revokeApiKey = Effect.fnUntraced(function* (api_key_hash: ApiKeyHash, when: DateTime.Utc) {
+      const isKey = sql`hash = ${bytes(api_key_hash)}`
+      const revoked = yield* sql<Ended>`
+        UPDATE api_keys SET revoked_at = ${DateTime.toDate(when)}
+        WHERE ${isKey} AND revoked_at IS NULL RETURNING account_id, revoked_at AS at`
+      yield* recordEach(sql, revoked, ({ account_id }) => ({ action: "api_key.revoke", account_id, api_key_hash }))
+      const [row] =
+        revoked.length > 0
+          ? revoked
+          : yield* sql<Ended>`SELECT account_id, revoked_at AS at FROM api_keys WHERE ${isKey}`
+      return Option.map(Option.fromUndefinedOr(row), ({ at }) => DateTime.fromDateUnsafe(at))
+    }, sql.withTransaction)
     return {
       hasAccounts: askExists(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
       createAccount: ({ account_id, name }, workspace, key) =>
@@ -161,14 +172,11 @@ export const layer = Layer.effect(
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
         writes.ask(insertAndRecord(insertWorkspace(account_id, workspace, false)), "workspaces.insert", account_id),
-      findWorkspace: (workspace_id) => askFirst(reads, "workspaces.find")<WorkspaceUse>`
-        SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
-          SELECT count(*)::int FROM credentials
-          WHERE credentials.account_id = workspaces.account_id AND workspace_id = workspaces.id
-        ) AS credentials FROM workspaces WHERE id = ${workspace_id}`,
+      findWorkspace: (workspace_id) => Effect.map(reads.ask(selectOwner(workspace_id), "workspaces.find"), Arr.head),
       makeDefault: (account_id, workspace_id) =>
         writes.ask(makeDefault(account_id, workspace_id), "workspaces.default", account_id),
-      deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
+      deleteWorkspace: (workspace_id, when, keepIfInUse = false) =>
+        writes.ask(deleteWorkspace(workspace_id, when, keepIfInUse), "workspaces.delete"),
       listWorkspaces: (account_id) => {
         const rows = askRows(reads, "workspaces.list", account_id)<Dated<Workspace>>`
           SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces

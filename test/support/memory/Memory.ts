@@ -757,12 +757,7 @@ const accountRepository = Layer.unwrap(
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),
       findWorkspace: (workspace_id) =>
         Effect.sync(() =>
-          Option.map(Option.fromUndefinedOr(workspaces.get(workspace_id)), ({ account_id, deleted_at, is_default }) => {
-            const within = Array.from(credentials.values()).filter(
-              ({ credential }) => credential.workspace_id === workspace_id
-            )
-            return { account_id, is_default, is_deleted: deleted_at !== null, credentials: within.length }
-          })
+          Option.map(Option.fromUndefinedOr(workspaces.get(workspace_id)), ({ account_id }) => ({ account_id }))
         ),
       makeDefault: (account_id, workspace_id) =>
         Effect.sync(() => {
@@ -774,13 +769,17 @@ const accountRepository = Layer.unwrap(
           }
           return true
         }),
-      deleteWorkspace: (workspace_id, at) =>
+      deleteWorkspace: (workspace_id, at, keepIfInUse = false) =>
         Effect.sync(() => {
           const workspace = workspaces.get(workspace_id)
           if (workspace === undefined) return Option.none()
-          const deleted_at = workspace.deleted_at ?? at
+          const within = Array.from(credentials.values()).filter(
+            ({ credential }) => credential.workspace_id === workspace_id
+          )
+          const isKept = keepIfInUse && workspace.is_default && within.length > 0
+          const deleted_at = workspace.deleted_at ?? (isKept ? null : at)
           workspaces.set(workspace_id, { ...workspace, deleted_at })
-          return Option.some(deleted_at)
+          return Option.some({ credentials: within.length, deleted_at })
         }),
       listWorkspaces: (account_id) =>
         Effect.sync(() =>

@@ -1,7 +1,7 @@
-import { Context, Data, type Effect, type Option, type Redacted } from "effect"
+import { Context, Data, type DateTime, type Effect, type Option, type Redacted } from "effect"
 import type { InvalidParams } from "../domain/Errors.ts"
 import type { ApiKeyHash, AccountId, LinkId } from "../domain/Identifiers.ts"
-import type { Link, LinkKeyPair, SealTarget } from "../domain/Link.ts"
+import type { BoundLink, Link, LinkKeyPair, SealTarget } from "../domain/Link.ts"
 import type { SealingRefused } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -12,8 +12,13 @@ import type { Answer } from "./DatabaseFailure.ts"
 export class LinkRepository extends Context.Service<
   LinkRepository,
   {
-    /** Returns false for an unknown account. */
-    readonly insert: (link: Link, tokenHash: ApiKeyHash, keys: LinkKeyPair | undefined) => Answer<boolean>
+    /** Stores a link that lasts `expires_in` seconds from now, and returns when it expires; none for an unknown account. */
+    readonly insert: (
+      link: UndatedLink,
+      expires_in: number,
+      tokenHash: ApiKeyHash,
+      keys: LinkKeyPair | undefined
+    ) => Answer<Option.Option<DateTime.Utc>>
     /** The first 1000 open links of an account, in order of creation. */
     readonly list: (account_id: AccountId) => Answer<ReadonlyArray<Link>>
     /** Returns false for an unknown link. Revoking a closed link changes nothing. */
@@ -43,6 +48,9 @@ export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::
 /** The service's URL without a trailing slash; undefined if none is set and the service listens beyond its machine. */
 export class PublicUrl extends Context.Service<PublicUrl, string | undefined>()("byok/PublicUrl") {}
 
+/** A link whose times the database sets: only its clock tells when the link ends. */
+export type UndatedLink = Omit<Link, "created_at" | "expires_at">
+
 /** Whether a link is open, or why not. */
 export type LinkState = "open" | "used" | "revoked" | "expired"
 
@@ -69,12 +77,12 @@ export class LinkKeys extends Context.Service<
   LinkKeys,
   {
     /** Makes a key pair and seals its private key to the link. */
-    readonly make: (link: Link) => Answer<LinkKeyPair, SealingRefused>
+    readonly make: (link: BoundLink) => Answer<LinkKeyPair, SealingRefused>
     /** Proves that a key pair belongs to the link as it is. Dies if this build or its keyring cannot tell. */
-    readonly verify: (link: Link, pair: LinkKeyPair) => Effect.Effect<void, LinkAltered>
+    readonly verify: (link: BoundLink, pair: LinkKeyPair) => Effect.Effect<void, LinkAltered>
     /** Decrypts a provider key that a browser encrypted for a credential. */
     readonly open: (
-      link: Link,
+      link: BoundLink,
       pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
       target: SealTarget

@@ -146,7 +146,7 @@ export const usePorts = Effect.gen(function* () {
   const pair = yield* (yield* LinkKeys).make(link)
   const linked = yield* LinkRepository
   const links: UsesOf<LinkRepository["Service"]> = {
-    insert: linked.insert(link, hash, pair),
+    insert: linked.insert(link, 3600, hash, pair),
     list: linked.list(account_id),
     find: linked.find(hash),
     accountAndWorkspaceNames: linked.accountAndWorkspaceNames(link),

@@ -9,6 +9,9 @@ import { parseEvents } from "./Audit.ts"
 /** How often `next` reads again while it waits. */
 const pollIntervalMillis = 500
 
+/** The time that no change of the machine's clock moves. */
+const monotonicMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6)
+
 /** The events of an entry, with the name of the API key that caused them. */
 const feedEventsOf = (entry: ReadEntry) => {
   const { actor_name: name, at, seq } = entry
@@ -42,10 +45,10 @@ export const layer = Layer.effect(
           )
         ),
       next: Effect.fnUntraced(function* (after, limit, wait = 0) {
-        const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(Duration.fromInputUnsafe(wait))
+        const began = yield* monotonicMillis
         for (;;) {
           const entries = yield* withinDeadline(read({ after, limit }))
-          const remaining = until - (yield* Clock.currentTimeMillis)
+          const remaining = Duration.toMillis(wait) - ((yield* monotonicMillis) - began)
           if (entries.length > 0 || remaining <= 0) {
             return { events: entries.flatMap(feedEventsOf), last_seq: Number(entries.at(-1)?.seq ?? after) }
           }

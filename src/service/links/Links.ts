@@ -1,4 +1,4 @@
-import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
+import { Context, Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, LinkId } from "../../domain/Identifiers.ts"
@@ -7,7 +7,15 @@ import { CurrentPrincipal } from "../../domain/Principal.ts"
 import { AccountRepository } from "../../port/AccountRepository.ts"
 import { formatLinkToken, hashApiKey } from "../../runtime/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
-import { LinkAltered, LinkKeys, type LinkRecord, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
+import {
+  LinkAltered,
+  LinkKeys,
+  type LinkRecord,
+  LinkRepository,
+  NotForThisLink,
+  PublicUrl,
+  type UndatedLink
+} from "../../port/Links.ts"
 import { NotKnown } from "../accounts/Accounts.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
@@ -64,24 +72,21 @@ export class Links extends Context.Service<Links>()("byok/Links", {
        */
       create: Effect.fn("Links.create")(function* (account_id: AccountId, request: NewLink, at = publicUrl) {
         if (at === undefined) return yield* missingPublicUrl
-        const created_at = yield* DateTime.now
-        const link: Link = {
+        const link: UndatedLink = {
           link_id: LinkId.make(yield* random.uuidV7()),
           account_id,
           workspace_id: yield* workspaceOf(account_id, request),
           purpose: request.purpose,
           provider: request.provider ?? null,
           credential_id: request.credential_id ?? null,
-          return_url: request.return_url ?? null,
-          created_at,
-          expires_at: DateTime.add(created_at, { seconds: request.expires_in })
+          return_url: request.return_url ?? null
         }
         const token = Redacted.make(formatLinkToken(yield* random.randomBytes(32)))
         const keyPair = request.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
-        const isStored = yield* repository.insert(link, hashApiKey(token), keyPair)
-        if (!isStored) return yield* new NotKnown({ kind: "account" })
+        const expires_at = yield* repository.insert(link, request.expires_in, hashApiKey(token), keyPair)
+        if (Option.isNone(expires_at)) return yield* new NotKnown({ kind: "account" })
         const url = Redacted.make(`${at}/keys#${Redacted.value(token)}`)
-        return { link_id: link.link_id, url, expires_at: link.expires_at }
+        return { link_id: link.link_id, url, expires_at: expires_at.value }
       }),
       list: repository.list,
       revoke: Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {

@@ -83,13 +83,13 @@ export const layer = Layer.effect(
     /** Seals a page at a time up to the newest entry, once the earlier writers have ended. */
     const seal = Effect.fnUntraced(function* (timeout: number) {
       const { newest, writers: earlierWriters } = Option.getOrThrow(yield* horizon)
-      const deadline = (yield* Clock.currentTimeMillis) + timeout
+      const began = yield* Clock.monotonicTimeNanos
       let sealed = yield* head
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
         const hasSealed = !(yield* areWriting(earlierWriters)) && (yield* sealPage(newest))
         sealed = yield* head
         if (hasSealed) continue
-        if ((yield* Clock.currentTimeMillis) >= deadline) break
+        if (Number((yield* Clock.monotonicTimeNanos) - began) / 1e6 >= timeout) break
         yield* Effect.sleep(pollInterval)
       }
       return sealed

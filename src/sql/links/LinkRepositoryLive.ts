@@ -4,7 +4,7 @@ import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
 import type { Link, LinkKeyPair } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { type LinkRecord, LinkRepository } from "../../port/Links.ts"
+import { type LinkRecord, LinkRepository, type UndatedLink } from "../../port/Links.ts"
 import { record, recordEach } from "../audit/auditing.ts"
 import { askExists, askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
@@ -47,25 +47,30 @@ export const layer = Layer.effect(
       coalesce(ended, CASE WHEN expires_at <= now() THEN 'expired' ELSE 'open' END) AS state`
 
     /**
-     * Inserts a link. Returns false if there is no such account. An existing row with its id counts as inserted,
+     * Inserts a link. Returns none if there is no such account. An existing row with its id counts as inserted,
      * because a retry meets its own row; `xmax` is 0 for a new row.
      */
-    const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
+    const insert = Effect.fnUntraced(function* (
+      link: UndatedLink,
+      expires_in: number,
+      hash: ApiKeyHash,
+      keys: LinkKeyPair | undefined
+    ) {
       const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
       yield* lockDistributedAccount(writes, account_id, "shared")
-      const [inserted] = yield* sql<{ is_new: boolean }>`
+      const [inserted] = yield* sql<{ is_new: boolean; expires_at: Date }>`
         INSERT INTO links (id, account_id, workspace_id, purpose, provider, credential_id, return_url, hash, created_at,
           expires_at, ${sql.csv(linkKeyColumns)})
         SELECT ${link_id}::uuid, id, ${workspace_id}::uuid, ${purpose}, ${provider}::text, ${credential_id}::uuid,
-          ${return_url}::text, ${bytes(hash)}::bytea, ${DateTime.toDate(link.created_at)}::timestamptz,
-          ${DateTime.toDate(link.expires_at)}::timestamptz, ${keys?.public_key ?? null}::bytea,
+          ${return_url}::text, ${bytes(hash)}::bytea, now(),
+          now() + ${expires_in}::integer * interval '1 second', ${keys?.public_key ?? null}::bytea,
           ${keys?.private_key.kek_id ?? null}::text, ${keys?.private_key.wrapped_dek ?? null}::bytea,
           ${keys?.private_key.sealed ?? null}::bytea
         FROM accounts WHERE id = ${account_id}
-        ON CONFLICT (account_id, id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new`
+        ON CONFLICT (account_id, id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new, expires_at`
       const act: AuditAct = { action: "link.create", account_id, workspace_id, link_id, purpose }
       if (inserted?.is_new === true) yield* record(sql, [act])
-      return inserted !== undefined
+      return Option.map(Option.fromUndefinedOr(inserted), ({ expires_at }) => DateTime.fromDateUnsafe(expires_at))
     }, sql.withTransaction)
 
     const revoke = Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
@@ -98,7 +103,7 @@ export const layer = Layer.effect(
     }, sql.withTransaction)
 
     return LinkRepository.of({
-      insert: (link, hash, keys) => ask(insert(link, hash, keys), "links.insert", link.account_id),
+      insert: (link, ...stored) => ask(insert(link, ...stored), "links.insert", link.account_id),
       list: (account_id) => {
         const rows = askRows(reads, "links.list", account_id)<Row>`
           SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util"
-import { Arbitrary, Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { Arbitrary, Clock, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AuditLog } from "../../../src/port/AuditLog.ts"
 import { Events } from "../../../src/port/Events.ts"
@@ -155,5 +155,22 @@ describe("a subscriber to events", () => {
     yield* log.seal(1000)
     const { events: found } = yield* Fiber.join(waiting)
     assert.deepInclude<object | undefined>(found[0], { action: "keyring.register", kek_id: "late" })
+  })
+
+  it.live("waits as long as it asked for, though the machine's clock is put back meanwhile", function* () {
+    const { events } = yield* open
+    const { next } = yield* Effect.fromNullishOr(events[0])
+    const clock = yield* Clock.Clock
+    let offset = 0
+    const now = () => clock.currentTimeMillisUnsafe() + offset
+    const changed = Object.create(clock, {
+      currentTimeMillisUnsafe: { value: now },
+      currentTimeMillis: { value: Effect.sync(now) }
+    }) as Clock.Clock
+    const waiting = yield* Effect.forkChild(Effect.provideService(next(0, 1, "1 second"), Clock.Clock, changed))
+    yield* Effect.sleep(200)
+    offset = -31_536_000_000
+    const answer = yield* Effect.timeout(Fiber.join(waiting), "10 seconds")
+    assert.deepStrictEqual(answer.events, [])
   })
 })

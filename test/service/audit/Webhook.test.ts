@@ -123,7 +123,11 @@ describe("the cursor of the webhook", () => {
       assert.isFalse(yield* cursor.advance(other, { after: 5, done: 0 }))
       assert.isTrue(yield* cursor.advance(one, { after: 3, done: 1 }))
       yield* sql`UPDATE event_cursors SET held_until = now() - interval '1 second'`
-      assert.deepStrictEqual(yield* cursor.take(other), Option.some({ after: 3, done: 1 }), "the holder was killed")
+      yield* sql`UPDATE event_cursors SET held_until = now() + interval '20 seconds'`
+      assert.isTrue(Option.isNone(yield* cursor.take(other)), "held (control)")
+      yield* sql`UPDATE event_cursors SET held_until = now() + interval '1 year', retry_at = now() + interval '1 year'`
+      assert.deepInclude(Option.getOrThrow(yield* cursor.state), { pause: 0 }, "by a clock that was put back")
+      assert.deepStrictEqual(yield* cursor.take(other), Option.some({ after: 3, done: 1 }), "whoever held it is gone")
       assert.isFalse(yield* cursor.advance(one, { after: 4, done: 0 }), "it was only slow")
       const pauses: Array<number> = []
       for (let n = 0; n < 11; n++) {

@@ -1,4 +1,4 @@
-import { DateTime, Effect, Option, Redacted, Result, Schema } from "effect"
+import { Clock, DateTime, Effect, Option, Redacted, Result, Schema } from "effect"
 import { CurrentPrincipal, type LinkPrincipal } from "../../../src/domain/Principal.ts"
 import { LinkId } from "../../../src/domain/Identifiers.ts"
 import { NewLink } from "../../../src/domain/Link.ts"
@@ -12,6 +12,7 @@ import { TestService } from "../../support/http/TestService.ts"
 import { databaseContent, leakOf } from "../../support/keys/leakSearch.ts"
 import { faultOf, withoutPrefix } from "../../support/keys/issuedKey.ts"
 import { assert, layerLive } from "../../support/it.ts"
+import { clockAhead } from "../../support/process/clockAhead.ts"
 import { create } from "../../support/service/asTenant.ts"
 
 const decode = Schema.decodeUnknownSync(NewLink)
@@ -107,6 +108,23 @@ layerLive(atKeysExample)("links", (it) => {
       ]) {
         assert.isTrue(Result.isFailure(Schema.decodeUnknownResult(NewLink)(asked)), JSON.stringify(asked))
       }
+    }
+  )
+
+  it.effect.each(["365 days", "-365 days"] as const)(
+    "last as long by the database's clock, though the instance's is off by %s",
+    function* (by) {
+      const tenant = yield* TestService.tenant
+      const now = yield* DateTime.now
+      const clock = yield* clockAhead(by)
+      const { expires_at, token } = yield* Effect.provideService(
+        linkFor(tenant, { purpose: "manage" }),
+        Clock.Clock,
+        clock
+      )
+      const lasts = DateTime.toEpochMillis(expires_at) - DateTime.toEpochMillis(now)
+      assert.isTrue(Math.abs(lasts - 3_600_000) < 10_000, String(lasts))
+      assert.deepStrictEqual(yield* stateOf(token), Option.some("open"))
     }
   )
 

@@ -820,10 +820,12 @@ const linkRepository = Layer.unwrap(
       ...{ ...link, state, keys: keys ?? null }
     })
     return Layer.mock(LinkRepository, {
-      insert: (link, hash, keys) =>
-        Effect.sync(() => {
-          if (!links.has(link.link_id)) links.set(link.link_id, { ...link, hash, keys, ended: null })
-          return true
+      insert: (link, expires_in, hash, keys) =>
+        Effect.map(DateTime.now, (created_at) => {
+          const expires_at = DateTime.add(created_at, { seconds: expires_in })
+          const row = links.get(link.link_id) ?? { ...link, created_at, expires_at, hash, keys, ended: null }
+          links.set(link.link_id, row)
+          return Option.some(row.expires_at)
         }),
       find: (hash) =>
         Effect.clockWith((clock) => {

@@ -11,8 +11,8 @@ export type Operation = `${string}.${string}`
 /** A query whose errors may quote stored values. It must be safe to run twice. */
 export type Query<A> = Effect.Effect<A, QueryError>
 
-/** SQLSTATE of a deadlock. */
-const deadlock = "40P01"
+/** SQLSTATEs of a transaction that met another, which has ended by the time of a retry: a deadlock, or a serialization failure. */
+const conflicts = ["40P01", "40001"]
 
 /** Milliseconds before a retry. The first is immediate, because the pool may have returned a dead connection. */
 const defaultPause = 100
@@ -27,7 +27,7 @@ const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
     .find(SqlError.isSqlError)
 
 /**
- * Makes a function that runs a query, and retries deadlocks and transient failures, such as a change of leader, before
+ * Makes a function that runs a query, and retries conflicts with other transactions and transient failures, such as a change of leader, before
  * `until` (milliseconds of the monotonic clock). Reduces SQL errors to a `DatabaseFailure`, passes each to `onFailure`,
  * and dies of other errors. Fails with `UnknownOutcome` if `unreplicated`, the number of the pool's commits that may
  * not be replicated, grows during the query.
@@ -50,7 +50,7 @@ export const retryingWith = (
           const failure = failureOf(error)
           onFailure(failure)
           const wait = retries === 0 ? 0 : pause
-          const mayRetry = failure.isTransient || failure.sqlstate === deadlock
+          const mayRetry = failure.isTransient || conflicts.includes(failure.sqlstate ?? "")
           if (!mayRetry || performance.now() + wait >= until()) return Effect.fail(failure)
           const again = attempt(query, until, retries + 1)
           return wait === 0 ? again : Effect.andThen(Effect.sleep(wait), again)

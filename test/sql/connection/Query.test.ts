@@ -20,7 +20,7 @@ const queryOf = (failures: number, error: SqlError) => {
 }
 
 const never = () => Number.POSITIVE_INFINITY
-const passing = ["40P01", "ECONNREFUSED", "ECONNRESET", "08006", "57P01", "57P02", "57P03", "25006"]
+const passing = ["40P01", "40001", "ECONNREFUSED", "ECONNRESET", "08006", "57P01", "57P02", "57P03", "25006"]
 
 describe("a query", () => {
   it.effect.prop(

@@ -7,8 +7,11 @@ import type { Answer } from "./DatabaseFailure.ts"
 export class CredentialUse extends Context.Service<
   CredentialUse,
   {
-    /** Stores times that are later than the stored ones, so reports may repeat. Skips deleted credentials. */
-    readonly store: (uses: ReadonlyArray<UsedCredential>) => Answer<void>
+    /**
+     * Stores times that are later than the stored ones, so reports may repeat, but none after the database's present.
+     * Skips deleted credentials, and those that another transaction has locked, whose uses it returns.
+     */
+    readonly store: (uses: ReadonlyArray<UsedCredential>) => Answer<ReadonlyArray<UsedCredential>>
     readonly find: (
       account_id: AccountId,
       ids: ReadonlyArray<CredentialId>

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto"
 import { Clock, Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Result, Scope } from "effect"
 import { SecureRandom } from "effect/crypto"
-import type { CredentialId } from "../../src/domain/Identifiers.ts"
+import type { CredentialId, CredentialReference } from "../../src/domain/Identifiers.ts"
 import type { Link } from "../../src/domain/Link.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
@@ -11,8 +11,8 @@ import { AuthenticationFailed, Cipher, UnknownKeyId } from "../../src/port/Ciphe
 import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository, PoolLimits } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { CredentialUse } from "../../src/port/CredentialUse.ts"
-import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+import { CredentialUse, type UsedCredential } from "../../src/port/CredentialUse.ts"
+import { type Answer, DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { RequestTimeout, timeLeft } from "../../src/runtime/Deadline.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { LinkKeys, LinkRepository, PublicUrl } from "../../src/port/Links.ts"
@@ -272,10 +272,13 @@ export class Instance {
   }
 
   /** Stores what nobody else has locked, and answers with the rest. */
-  #storeFree({ store }: Parkings["Service"], changes: ReadonlyArray<ParkingChange>) {
+  #storeFree<Change extends CredentialReference>(
+    { store }: { readonly store: (changes: ReadonlyArray<Change>) => Answer<ReadonlyArray<Change>> },
+    changes: ReadonlyArray<Change>
+  ) {
     return Effect.suspend(() => {
       const { lockedUntil } = this.#shared
-      const isLocked = ({ credential_id }: ParkingChange) => this.now < (lockedUntil.get(credential_id) ?? 0)
+      const isLocked = ({ credential_id }: Change) => this.now < (lockedUntil.get(credential_id) ?? 0)
       const free = changes.filter((change) => !isLocked(change))
       const locked = changes.filter((change) => !free.includes(change))
       return Effect.map(this.#statement("store", [], store(free)), (met) => [...met, ...locked])
@@ -288,9 +291,10 @@ export class Instance {
     const through = new Proxy(service, {
       get: (target, name) => {
         const member: unknown = Reflect.get(target, name)
-        const locks = port.key === Parkings.key && name === "store"
-        if (locks)
+        if (name === "store" && port.key === Parkings.key)
           return (changes: ReadonlyArray<ParkingChange>) => this.#storeFree(service as Parkings["Service"], changes)
+        if (name === "store" && port.key === CredentialUse.key)
+          return (uses: ReadonlyArray<UsedCredential>) => this.#storeFree(service as CredentialUse["Service"], uses)
         const ask = (statement: unknown, ...given: ReadonlyArray<unknown>) => {
           const isFree = this.#shared.lockedUntil.size === 0
           const rows = (isFree ? [] : given).flatMap((one) => JSON.stringify(one)?.match(/[0-9a-f-]{36}/g) ?? [])

@@ -66,7 +66,7 @@ export const makeUseLedger = Effect.fnUntraced(function* (onLost: () => void) {
     subject: "The last use of credentials",
     keyOf: ({ account_id, credential_id }) => `${account_id} ${credential_id}`,
     merge: (one, other) => ({ ...one, ...mergeUses(one, other) }),
-    store: (uses) => Effect.as(store(uses), []),
+    store,
     wait: "10 seconds",
     batch: 1000,
     max: 20_000,

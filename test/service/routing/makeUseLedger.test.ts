@@ -47,7 +47,10 @@ const begin = Effect.fnUntraced(function* (store: (at: number) => Effect.Effect<
     store: (uses) =>
       Effect.suspend(() => {
         const at = now()
-        return Effect.tap(store(at), () => Effect.sync(() => writes.push({ at, uses })))
+        return Effect.map(store(at), () => {
+          writes.push({ at, uses })
+          return []
+        })
       })
   })
   const scope = yield* Scope.make()

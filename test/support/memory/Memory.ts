@@ -685,6 +685,7 @@ const credentialUse = Layer.effect(
           const known = uses.get(credential_id) ?? neverUsed
           uses.set(credential_id, { account_id, credential_id, ...mergeUses(known, use) })
         }
+        return []
       }),
     find: (account_id, ids) =>
       Effect.sync(() => {

@@ -23,7 +23,7 @@ const checkFailed = (cause: Cause.Cause<unknown>) =>
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
-    const { background, writes } = yield* Database
+    const { reads, writes } = yield* Database
     const { current } = yield* Keyring
     const registry = yield* KekRegistry
     const kekIds = Effect.sync(() => Array.from(current().byId.keys()))
@@ -31,7 +31,7 @@ export const layer = Layer.effect(
     /** The version read last, reported while the table is locked. Initially the latest: startup has checked it. */
     let lastVersion = Option.some(latestMigration)
     const readSchema = Effect.map(
-      withLockTimeout(background.sql, schemaLockTimeout)(appliedMigration(background.sql)),
+      withLockTimeout(reads.sql, schemaLockTimeout)(appliedMigration(reads.sql)),
       (version) => (lastVersion = version)
     ).pipe(
       Effect.catchIf(
@@ -40,7 +40,7 @@ export const layer = Layer.effect(
       )
     )
     const schema = Effect.map(
-      background.probe(readSchema, "schema.version"),
+      reads.probe(readSchema, "schema.version"),
       Option.match({
         onNone: () => ["the database has not been migrated"],
         onSome: (id) => (id < latestMigration ? ["the database lacks migrations that this version needs"] : [])

@@ -91,10 +91,10 @@ export const layer = Layer.effect(
     )`
     const sealPermission = (kek_id: string, kek_ids: ReadonlyArray<string>) =>
       Effect.map(
-        background.sql<{ permission: SealPermission }>`
+        reads.sql<{ permission: SealPermission }>`
           SELECT CASE
             WHEN retired_at IS NOT NULL THEN 'retired'
-            WHEN ${maySeal(background.sql, kek_ids)} THEN 'seals'
+            WHEN ${maySeal(reads.sql, kek_ids)} THEN 'seals'
             ELSE 'foreign'
           END AS permission FROM keks WHERE id = ${kek_id}`,
         ([row]) => row?.permission ?? "foreign"
@@ -175,13 +175,13 @@ export const layer = Layer.effect(
           background.probe(
             sql<{ name: string }>`
               SELECT name FROM keyring_instances
-              WHERE seen_at > now() - interval '1 minute' AND ${kek_id} <> ALL (kek_ids) ORDER BY name`,
+              WHERE seen_at BETWEEN now() - interval '1 minute' AND now() AND ${kek_id} <> ALL (kek_ids) ORDER BY name`,
             "keyring_instances.lacking"
           ),
           (rows) => rows.map(({ name }) => name)
         ),
       find: (kek_ids) => writes.probe(selectKeks(kek_ids), "keks.known"),
-      sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
+      sealPermission: (kek_id, kek_ids) => reads.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
       reserve: (kek_id, kek_ids, count) =>
         writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),
       admit: (kek_id) =>
@@ -251,12 +251,11 @@ export const layer = Layer.effect(
         (rows) => rows.map(registeredKey)
       ),
       countExcept: (kek_ids, limit) =>
-        background.probe(
-          Effect.flatMap(namedKeks(background.sql), (named) =>
+        reads.probe(
+          Effect.flatMap(namedKeks(reads.sql), (named) =>
             Effect.forEach(
               named.filter((id) => !kek_ids.includes(id)),
-              (kek_id) =>
-                Effect.map(countNaming(background.sql, kek_id, limit), (credentials) => ({ kek_id, credentials }))
+              (kek_id) => Effect.map(countNaming(reads.sql, kek_id, limit), (credentials) => ({ kek_id, credentials }))
             )
           ),
           "keks.missing"

@@ -59,9 +59,10 @@ const lockFree = Effect.fnUntraced(function* (
 
 export const layer = Layer.effect(
   CredentialUse,
-  Effect.map(Database, ({ background, reads }) => ({
+  Effect.map(Database, ({ reads, writes }) => ({
     store: (uses) => {
-      const { ask, distributed, sql } = background
+      // Not in the background, where cooldowns may wait for a lock.
+      const { ask, distributed, sql } = writes
       /** The column of whichever row has the later time; the stored one if both are at the same time. */
       const ofLater = (column: string, time: string) => sql`
         ${sql(column)} = CASE WHEN used.${sql(time)} >= excluded.${sql(time)} OR excluded.${sql(time)} IS NULL
@@ -102,7 +103,7 @@ export const layer = Layer.effect(
                 THEN ${usedCount} + ${newCount} END,
               greatest(${usedCount}, ${newCount}, 0)))`
       const mergeUnlocked = Effect.fnUntraced(function* (uses: ReadonlyArray<UsedCredential>) {
-        const { existing, isFree } = yield* lockFree(background, uses)
+        const { existing, isFree } = yield* lockFree(writes, uses)
         const free = uses.filter(isFree)
         if (free.length > 0) yield* merge(free)
         return uses.filter((use) => existing.has(use) && !isFree(use))

@@ -1,12 +1,14 @@
 import { randomUUID } from "node:crypto"
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { neverUsed, useFromLease, useFromOutcome } from "../../../src/domain/routing/LastUse.ts"
 import { CredentialUse } from "../../../src/port/CredentialUse.ts"
+import { KekRegistry } from "../../../src/port/KekRegistry.ts"
+import { Parkings } from "../../../src/port/Parkings.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { Store } from "../../support/database/stores.ts"
-import { holdOpen, waitingForLock } from "../../support/database/transactions.ts"
+import { holdOpen, lockTable, untilWaiting, waitingForLock } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const newCredential = Effect.gen(function* () {
@@ -42,6 +44,31 @@ describe("last uses that are stored together", () => {
       }).pipe(Effect.provide(Store.layer))
     }
   )
+
+  it.live("are stored, and readiness is checked, while cooldowns wait for their table", function* () {
+    yield* Effect.gen(function* () {
+      const { sql } = yield* Store
+      const [credential, { store }] = [yield* newCredential, yield* CredentialUse]
+      const parkings = yield* Parkings
+      const release = yield* lockTable(sql, "credential_parkings")
+      const cooldown = {
+        model: "",
+        key_version: 1,
+        epoch: 0,
+        cause: "rejected",
+        strikes: 1,
+        remaining: 60_000
+      } as const
+      const parking = yield* Effect.forkChild(parkings.store([{ ...credential, ...cooldown }]))
+      yield* untilWaiting(sql, 1)
+      assert.deepStrictEqual(yield* store([{ ...credential, ...useFromLease(1) }]), [])
+      assert.strictEqual(yield* (yield* KekRegistry).sealPermission("kek", ["kek"]), "foreign")
+      assert.deepStrictEqual(yield* (yield* KekRegistry).countExcept(["kek-1"], 1), [])
+      assert.strictEqual(yield* waitingForLock(sql), 1, "the cooldown waits still")
+      yield* release
+      assert.deepStrictEqual(yield* Fiber.join(parking), [])
+    }).pipe(Effect.provide(Store.layer))
+  })
 
   it.live("are at most of now: a success by a clock that is a year ahead hides no later failure", function* () {
     yield* Effect.gen(function* () {

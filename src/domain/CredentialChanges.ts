@@ -1,5 +1,5 @@
 import { DateTime, Redacted, Result, Schema, Struct } from "effect"
-import { checkInput, decoderOf } from "./checkInput.ts"
+import { checkInput, decoderOf, refuseNearMisses } from "./checkInput.ts"
 import { type Credential, type FixedName, fixedNames, inputFields } from "./Credential.ts"
 import type { Issue } from "./Issue.ts"
 import { leakedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
@@ -29,10 +29,13 @@ const mayChange = (input: unknown) => {
 
 /**
  * The input of update. Absent members do not change, `null` clears a nullable member, a list replaces the stored one,
- * and unknown members beside known ones are ignored (D13). Rules across members apply to the changed credential.
+ * and unknown members beside known ones are ignored (D13), unless their name is close to a known one. Rules across members apply to the changed credential.
  */
 export const CredentialChanges = Schema.Struct(knownFields)
-  .pipe(checkInput(mayChange, nothingToChange, documentedSchema))
+  .pipe(
+    checkInput(mayChange, nothingToChange, documentedSchema),
+    refuseNearMisses(Struct.keys(knownFields), documentedSchema)
+  )
   .annotate({ identifier: "CredentialChanges" })
 export type CredentialChanges = typeof CredentialChanges.Type
 

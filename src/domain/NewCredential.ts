@@ -1,5 +1,5 @@
 import { Effect, Result, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
-import { decoderOf, withDefault } from "./checkInput.ts"
+import { decoderOf, refuseNearMisses, withDefault } from "./checkInput.ts"
 import { inputFields, memberNames, members } from "./Credential.ts"
 import type { Issue } from "./Issue.ts"
 import { type KeyMaterial, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
@@ -59,16 +59,20 @@ const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.
     : Effect.fail(new SchemaIssue.Composite(Fields.ast, [first, ...others]))
 }
 
-/** The input of create. Decoding checks each member, and that they do not contradict each other (section 4.1). */
-export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pipe(
+/**
+ * The input of create. Decoding checks each member, and that they do not contradict each other (section 4.1). Unknown
+ * members are ignored (D13), unless their name is close to a known one.
+ */
+export const NewCredential = Fields.pipe(
   Schema.decodeTo<Schema.Codec<NewCredential>, typeof Fields>(
     Schema.Any,
     SchemaTransformation.transformEffect({
       decode: withMaterial,
       encode: ({ material: _, ...fields }) => Effect.succeed(fields)
     })
-  )
-)
+  ),
+  refuseNearMisses(Struct.keys(Fields.fields), Fields)
+).annotate({ identifier: "NewCredential" })
 
 /** Decodes the input of create. Fails with up to 100 issues at once. */
 export const decodeNewCredential = decoderOf(NewCredential)

@@ -1,5 +1,6 @@
 import { Effect, Schema, type SchemaAST, SchemaParser, SchemaTransformation, Struct } from "effect"
 import { InvalidParams } from "./Errors.ts"
+import { nearestWord } from "./nearestWord.ts"
 
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
@@ -17,12 +18,12 @@ export const ShortText = Text.check(maxLength)
 export const NonEmptyShortText = Text.check(Schema.isNonEmpty({ message: "must not be empty" }), maxLength)
 
 /**
- * Makes a schema check its input before decoding it. `check` returns whether the input is allowed, or the message of
- * the issue; `message` is that of a plain `false`. OpenAPI shows `documented`, by default the schema itself. Built on
+ * Makes a schema check its input before decoding it. `check` returns whether the input is allowed, or its issues;
+ * `message` is that of a plain `false`. OpenAPI shows `documented`, by default the schema itself. Built on
  * `Schema.Any`, the only schema for which HttpApi does not walk the whole value.
  */
 export const checkInput =
-  (check: (input: unknown) => boolean | string, message?: string, documented?: Schema.Top) =>
+  (check: (input: unknown) => Schema.FilterOutput, message?: string, documented?: Schema.Top) =>
   <T, E>(schema: Schema.Codec<T, E>) => {
     const isAllowed = Schema.makeFilter(check, {
       ...(message === undefined ? {} : { message }),
@@ -35,6 +36,27 @@ export const checkInput =
 /** Checks the length of a list before its elements, so refusing a long one is cheap. */
 export const precheckLength = (max: number, message: string) =>
   checkInput((input) => !Array.isArray(input) || input.length <= max, message)
+
+/** Maximum unknown members of an object to compare with the known ones. */
+const maxCompared = 100
+
+/**
+ * Refuses an unknown member whose name is close to one of `names`, or that name in camel case, as a restriction that
+ * would be lost. Other unknown members are left to the schema.
+ */
+export const refuseNearMisses = (names: ReadonlyArray<string>, documented?: Schema.Top) =>
+  checkInput(
+    (input) =>
+      Object.keys(Object(input) as object)
+        .filter((name) => !names.includes(name))
+        .slice(0, maxCompared)
+        .flatMap((name) => {
+          const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
+          return nearest === undefined ? [] : [{ path: [name], issue: `unknown member; the nearest is ${nearest}` }]
+        }),
+    undefined,
+    documented
+  )
 
 interface WithDefault extends Struct.Lambda {
   <S extends Schema.Constraint>(schema: S): Schema.withDecodingDefaultKey<S>

@@ -40,7 +40,7 @@ describe("the body of an update", () => {
     assert.deepStrictEqual(Object.keys(decode({ added_later: [1], sort_order: 0 })), ["sort_order"])
   })
 
-  it.for(['{"dissabled":true}', '{"Key":"k","":0}', '{"__proto__":{"name":"x"}}', '{"constructor":1}'])(
+  it.for(['{"frozen":true}', '{"secret":"k","":0}', '{"__proto__":{"name":"x"}}', '{"constructor":1}'])(
     "is refused if it has only unknown members: %s (D47)",
     (body) => {
       assert.deepStrictEqual(issues(JSON.parse(body)), [
@@ -48,6 +48,15 @@ describe("the body of an update", () => {
       ])
     }
   )
+
+  it.for([
+    ['{"name":"n","disable":true}', "disable", "disabled"],
+    ['{"isByokOnly":true}', "isByokOnly", "is_byok_only"],
+    ['{"Key":"k"}', "Key", "key"],
+    ['{"sort_oder":1}', "sort_oder", "sort_order"]
+  ])("is refused if an unknown member is close to a known one: %s (L1, D13)", ([body = "", name, nearest]) => {
+    assert.deepStrictEqual(issues(JSON.parse(body)), [`${name}: unknown member; the nearest is ${nearest}`])
+  })
 
   it("is refused if it is not an object (D8)", () => {
     for (const body of [null, 1, "x", []]) assert.deepStrictEqual(issues(body), [": must be a JSON object"])

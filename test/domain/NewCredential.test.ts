@@ -287,6 +287,17 @@ describe("undeclared or repeated members (D13)", () => {
     assert.deepEqual(accepted(JSON.parse(body ?? "")), accepted(plain))
   })
 
+  it.for([
+    ["is_byok_onyl", "is_byok_only"],
+    ["allowedApiKeyHashes", "allowed_api_key_hashes"],
+    ["allowed_model", "allowed_models"],
+    ["disable", "disabled"],
+    ["Workspace_ID", "workspace_id"]
+  ])("are refused if close to a declared one, so that no restriction is lost: %s", ([name = "", nearest]) => {
+    const expected = [`${name}: unknown member; the nearest is ${nearest}`]
+    assert.deepStrictEqual(issues({ ...plain, [name]: true, added_later: 1 }), expected)
+  })
+
   it("do not supply required members if they are in __proto__", () => {
     assert.deepStrictEqual(issues(JSON.parse('{"__proto__":{"provider":"cohere","key":"fake-key"}}')), [
       "key: is required",

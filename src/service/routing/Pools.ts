@@ -36,8 +36,8 @@ export class Pools extends Context.Service<
   Pools,
   {
     /**
-     * The pools of a workspace with every change acknowledged before the call. If the workspace is named, the last
-     * `freshness` milliseconds of changes may be missing. Fails before reading any if they have too many credentials.
+     * The pools of a workspace with every change acknowledged before the call, except that the last `freshness`
+     * milliseconds of changes may be missing, also of which workspace is the default one. Fails before reading any if they have too many credentials.
      */
     readonly current: (
       workspace: WorkspaceSelector,
@@ -141,6 +141,9 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E | D
 /** Maximum pools of one plan to read at a time. */
 const readConcurrency = 8
 
+/** Approximate memory of a default workspace, in bytes. */
+const defaultBytes = 500
+
 /** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
 const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
@@ -185,6 +188,8 @@ const make = Effect.fnUntraced(function* (check: Check) {
   const fork = Effect.runForkWith(yield* Effect.context())
   /** Drops the tokens of a snapshot with it, except those of keys that the next one has in the same version. */
   const cache = budget.makeCache<Snapshot>(({ key, pool }) => tokens.wipePool(pool, cache.get(key)?.byId))
+  /** The default workspace of each account, and when a query last returned it. */
+  const defaults = budget.makeCache<{ readonly workspace_id: WorkspaceId; readonly at: number }>(() => {})
   /** Reads in progress, at most one per pool. */
   const reads = new Map<string, SharedRead>()
   let queryCount = 0
@@ -195,9 +200,13 @@ const make = Effect.fnUntraced(function* (check: Check) {
       const fresh = freshPools(selector, providers, monotonicMillis(clock), freshness)
       if (fresh !== undefined) return Effect.succeed(fresh)
       const query = beginQuery()
-      return Effect.flatMap(orUnknownWorkspace(versions(selector, providers)), (pools) =>
-        poolsAt(pools, selector.account_id, providers, query)
-      )
+      return Effect.flatMap(orUnknownWorkspace(versions(selector, providers)), (pools) => {
+        const { account_id, workspace_id } = selector
+        if (workspace_id === undefined) {
+          defaults.set(account_id, { workspace_id: pools.workspace_id, at: query.at }, defaultBytes)
+        }
+        return poolsAt(pools, account_id, providers, query)
+      })
     })
 
   const currentForKey: Pools["Service"]["currentForKey"] = ({ account_id: expected, ...key }, providers) =>
@@ -221,14 +230,17 @@ const make = Effect.fnUntraced(function* (check: Check) {
     }
   }
 
-  /** The cached pools, if all were validated within `freshness`. */
+  /** The cached pools, and default workspace if none is named, if all were validated within `freshness`. */
   const freshPools = (
-    { account_id, workspace_id }: WorkspaceSelector,
+    { account_id, workspace_id: named }: WorkspaceSelector,
     providers: ReadonlyArray<Provider>,
     now: number,
     freshness: number
   ): WorkspacePools | undefined => {
-    if (workspace_id === undefined || freshness === 0) return undefined
+    if (freshness === 0) return undefined
+    const known = named === undefined ? defaults.get(account_id) : undefined
+    const workspace_id = known !== undefined && now <= known.at + freshness ? known.workspace_id : named
+    if (workspace_id === undefined) return undefined
     const owner = { account_id, workspace_id }
     const snapshots = providers.map((provider) => cache.get(poolKeyOf(owner, provider)))
     const isFresh = (snapshot: Snapshot | undefined): snapshot is Snapshot =>

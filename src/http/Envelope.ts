@@ -43,10 +43,14 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
     : Effect.logError("Unexpected failure", cause)
 }
 
-/** Logs a failure and answers 500; or 503 if the database cannot answer now and the request may be repeated. */
+/**
+ * Logs a failure and answers 500; or 503 if the database cannot answer now, and the request may be repeated or did
+ * nothing.
+ */
 const answerFailure = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
   const failure = Cause.squash(cause)
-  const isRetryable = failure instanceof DatabaseFailure && failure.isUnavailable && mayRepeat
+  const isOfDatabase = failure instanceof DatabaseFailure
+  const isRetryable = isOfDatabase && failure.isUnavailable && (mayRepeat || failure.isUnsent === true)
   return logFailure(cause).pipe(
     Effect.annotateLogs({ request_id }),
     Effect.as(errorResponse(isRetryable ? new ServiceUnavailable() : new InternalError()))

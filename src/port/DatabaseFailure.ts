@@ -17,6 +17,10 @@ const transientCodes =
  */
 const unavailableCodes = /^(08...|40...|53...|57...|58...|55000|55006|55P03|25006|25P0[34])$/
 
+/** Codes of failures to connect: the server cannot be reached, starts or stops, or takes no more connections. */
+const connectingCodes =
+  /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|57P03|53300)$/
+
 /** Explanations of faults that need no stack, by SQLSTATE. */
 const explainedFaults: Readonly<Record<string, string>> = {
   "25P02": "an earlier statement of the transaction failed",
@@ -31,6 +35,8 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly kind: string
   readonly sqlstate: string | undefined
   readonly constraint: string | undefined
+  /** True if no attempt at the statement got a connection, so that nothing was done. */
+  readonly isUnsent?: boolean
 }> {
   override get message() {
     const code = [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
@@ -51,6 +57,11 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
       this.kind === "ConnectionError" ||
       unavailableCodes.test(this.sqlstate ?? "")
     )
+  }
+
+  /** Whether the server was not reached, or refused the connection. */
+  get isOfConnecting() {
+    return connectingCodes.test(this.sqlstate ?? "")
   }
 
   /** Whether a stored value is at fault: PostgreSQL refused it (22) or a constraint did (23). */

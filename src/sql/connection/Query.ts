@@ -27,8 +27,8 @@ const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
     .find(SqlError.isSqlError)
 
 /**
- * Makes a function that runs a query, and retries conflicts with other transactions and transient failures, such as a change of leader, before
- * `until` (milliseconds of the monotonic clock). Reduces SQL errors to a `DatabaseFailure`, passes each to `onFailure`,
+ * Makes a function that runs a query, and retries conflicts with other transactions and transient failures, such as a
+ * change of leader, before `until` (milliseconds of the monotonic clock). Reduces SQL errors to a `DatabaseFailure`, passes each to `onFailure`,
  * and dies of other errors. Fails with `UnknownOutcome` if `unreplicated`, the number of the pool's commits that may
  * not be replicated, grows during the query.
  */
@@ -37,7 +37,12 @@ export const retryingWith = (
   onFailure: (failure: DatabaseFailure) => void = () => {},
   pause = defaultPause
 ) => {
-  const attempt = <A>(query: Query<A>, until: () => number, retries: number): Effect.Effect<A, DatabaseFailure> =>
+  const attempt = <A>(
+    query: Query<A>,
+    until: () => number,
+    retries: number,
+    wasUnsent: boolean
+  ): Effect.Effect<A, DatabaseFailure> =>
     Effect.suspend(() => {
       const before = unreplicated()
       return Effect.matchCauseEffect(query, {
@@ -48,14 +53,17 @@ export const retryingWith = (
           const error = sqlErrorIn(cause)
           if (error === undefined) return Effect.die(Cause.squash(cause))
           const failure = failureOf(error)
+          const isUnsent = wasUnsent && failure.isOfConnecting
           onFailure(failure)
           const wait = retries === 0 ? 0 : pause
           const mayRetry = failure.isTransient || conflicts.includes(failure.sqlstate ?? "")
-          if (!mayRetry || performance.now() + wait >= until()) return Effect.fail(failure)
-          const again = attempt(query, until, retries + 1)
+          if (!mayRetry || performance.now() + wait >= until()) {
+            return Effect.fail(isUnsent ? new DatabaseFailure({ ...failure, isUnsent }) : failure)
+          }
+          const again = attempt(query, until, retries + 1, isUnsent)
           return wait === 0 ? again : Effect.andThen(Effect.sleep(wait), again)
         }
       })
     })
-  return <A>(query: Query<A>, until: () => number) => attempt(query, until, 0)
+  return <A>(query: Query<A>, until: () => number) => attempt(query, until, 0, true)
 }

@@ -1,4 +1,4 @@
-import { Effect, Exit, Fiber } from "effect"
+import { Arbitrary, Effect, Exit, Fiber } from "effect"
 import { ConnectionError, SqlError, UnknownError } from "effect/sql/SqlError"
 import { TestClock } from "effect/testing"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
@@ -57,6 +57,23 @@ describe("a query", () => {
     const failure = yield* Effect.flip(retryingWith(() => 0)(query, () => until))
     assert.deepStrictEqual([failure.sqlstate, made.times], ["57P01", 2])
   })
+
+  it.effect.prop(
+    "says that it was not sent if no attempt got a connection (D11)",
+    [
+      Arbitrary.array(elementOf(["ECONNREFUSED", "ENOTFOUND", "57P03", "ECONNRESET", "57P01"]), { maxLength: 4 }),
+      elementOf(["53300", "57014"])
+    ],
+    function* ([codes, last]) {
+      let made = 0
+      const query: Query<string> = Effect.suspend(() => Effect.fail(failing([...codes, last][made++] ?? last)))
+      const running = yield* Effect.forkChild(Effect.flip(retryingWith(() => 0)(query, never)))
+      yield* TestClock.adjust(100 * codes.length)
+      const { isUnsent } = yield* Fiber.join(running)
+      const sent = [...codes, last].some((code) => ["ECONNRESET", "57P01", "57014"].includes(code))
+      assert.strictEqual(isUnsent === true, !sent)
+    }
+  )
 
   it.effect("is neither acknowledged nor retried if its commit may not be replicated", function* () {
     let notices = 0

@@ -11,6 +11,7 @@ import { keyringCommand } from "./KeyringCommand.ts"
 import { leakCommand } from "./LeakCommand.ts"
 import { linkCommand } from "./LinkCommand.ts"
 import { root, toggle } from "./Arguments.ts"
+import { verifyCommand } from "./VerifyCommand.ts"
 import { webhookCommand } from "./WebhookCommand.ts"
 import { workspaceCommand } from "./WorkspaceCommand.ts"
 import { migrateDatabase } from "../wiring/Persistence.ts"
@@ -55,6 +56,7 @@ export const byok = root.pipe(
     keyringCommand,
     leakCommand,
     explainCommand,
+    verifyCommand,
     auditCommand,
     webhookCommand,
     migrateCommand

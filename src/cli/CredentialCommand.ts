@@ -5,6 +5,7 @@ import { NotFound } from "../domain/Errors.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { StoredState } from "../domain/routing/CredentialStatus.ts"
+import { UnusedFor, unusedForForm } from "../domain/routing/LastUse.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { Explanations } from "../port/Explanations.ts"
@@ -57,13 +58,20 @@ const list = Command.make(
     workspace: Flag.optional(workspace),
     provider: Flag.optional(provider),
     state: flag("state", `Only those in this state: ${states}`, StoredState, `be one of ${states}`).pipe(Flag.optional),
+    unused: flag(
+      "unused",
+      "Only those that are as old as this many days, such as 90d, and that no attempt used since",
+      UnusedFor,
+      unusedForForm
+    ).pipe(Flag.optional),
     long: toggle("long", "Print every field")
   },
-  Effect.fnUntraced(function* ({ account, long, provider, state, workspace }) {
+  Effect.fnUntraced(function* ({ account, long, provider, state, unused, workspace }) {
     const filter = {
       workspace_id: Option.getOrUndefined(workspace),
       provider: Option.getOrUndefined(provider),
-      state: Option.getOrUndefined(state)
+      state: Option.getOrUndefined(state),
+      unused_for: Option.getOrUndefined(unused)
     }
     yield* requireAccount(account, filter.workspace_id)
     const { scan } = yield* CredentialRepository

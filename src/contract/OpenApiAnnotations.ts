@@ -93,7 +93,13 @@ const queryParameters: Readonly<Record<string, { readonly description: string; r
   after: { description: "Only events after this `seq`, the oldest first.", schema: seqSchema },
   state: { description: "Only credentials in this state." },
   include: { description: "`status` adds the status of each credential; null if it was deleted meanwhile." },
-  q: { description: "Only credentials whose name or label begins, or whose label ends, with this text, ignoring case." }
+  q: {
+    description: "Only credentials whose name or label begins, or whose label ends, with this text, ignoring case."
+  },
+  unused_for: {
+    description: "Only credentials that are as old as this many days, such as `90d`, and that no attempt used since.",
+    schema: { type: "string", pattern: "^[1-9][0-9]{0,3}d$" }
+  }
 }
 
 const header = (description: string, schema: object = { type: "string" }) => ({ description, schema, required: true })

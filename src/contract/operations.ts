@@ -10,6 +10,7 @@ import { precheckLength } from "../domain/checkInput.ts"
 import { RequestedProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
+import { UnusedFor } from "../domain/routing/LastUse.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { JsonBody } from "./Middleware.ts"
 
@@ -42,9 +43,11 @@ const ListQuery = Schema.Struct({
   provider: Schema.optionalKey(RequestedProvider),
   state: Schema.optionalKey(StoredState),
   include: Schema.optionalKey(Schema.Literal("status").annotate({ message: "must be status, given once" })),
-  q: Schema.optionalKey(SearchText)
+  q: Schema.optionalKey(SearchText),
+  unused_for: Schema.optionalKey(UnusedFor)
 }).annotate({
-  messageUnexpectedKey: "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
+  messageUnexpectedKey:
+    "only offset, limit, workspace_id, provider, state, q, unused_for and include are parameters of list"
 })
 
 const seq = integer(0, Number.MAX_SAFE_INTEGER)

@@ -71,6 +71,8 @@ export interface CredentialPage {
   readonly workspace_id: WorkspaceId
   readonly provider?: string | undefined
   readonly state?: StoredState
+  /** Only those that are as old as this many days, and were not leased since. */
+  readonly unused_for?: number
   /** Prefix of name or label, or suffix of the label, ignoring case. */
   readonly q?: string
   readonly offset: number
@@ -89,6 +91,7 @@ export interface CredentialScan {
   readonly workspace_id: WorkspaceId | undefined
   readonly provider: string | undefined
   readonly state?: StoredState | undefined
+  readonly unused_for?: number | undefined
   /** The last credential of the previous scan. */
   readonly after: Credential | undefined
   readonly limit: number

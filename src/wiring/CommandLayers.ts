@@ -6,6 +6,7 @@ import * as LinkKeysLive from "../crypto/LinkKeysLive.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Audit } from "../service/audit/Audit.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
+import { KeyCheck } from "../service/credentials/KeyCheck.ts"
 import { LeakResponse } from "../service/credentials/LeakResponse.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
 import { Links } from "../service/links/Links.ts"
@@ -61,7 +62,7 @@ export const webhookEndpoint = fromSettings(WebhookLive.layer)
 const keysAndStores = (settings: Settings) => KeyringLive.withStores(settings, "command")
 
 const sealingLayer = (settings: Settings) =>
-  Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
+  Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, KeyCheck.layer, LeakResponse.layer).pipe(
     Layer.provide(CipherLive.layer),
     Layer.provideMerge(keysAndStores(settings)),
     Layer.provideMerge(ServiceSettings.layer(settings))

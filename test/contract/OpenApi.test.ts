@@ -171,7 +171,8 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
       ["provider", "query", false, "string", undefined, undefined, undefined],
       ["state", "query", false, "string", undefined, undefined, undefined],
       ["include", "query", false, "string", undefined, undefined, undefined],
-      ["q", "query", false, "string", undefined, undefined, undefined]
+      ["q", "query", false, "string", undefined, undefined, undefined],
+      ["unused_for", "query", false, "string", undefined, undefined, undefined]
     ])
   })
 

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
-import { createdId } from "../support/http/Bodies.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -155,6 +155,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
   const provider = { path: ["provider"], message: "must be a known provider slug" }
   const workspace = { path: ["workspace_id"], message: "must be a UUID" }
   const state = { path: ["state"], message: "must be active, failing, parked, disabled or leaked, given once" }
+  const unused = { path: ["unused_for"], message: "must be a number of days from 1d to 9999d, given once" }
   const q = { path: ["q"], message: "must have 1 to 255 characters and no U+0000, given once" }
   it.effect.each([
     ["limit=0", [limit]],
@@ -182,6 +183,9 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     ["q=a&q=b", [q]],
     ["q=%00", [q]],
     [`q=${"a".repeat(256)}`, [q]],
+    ["unused_for=90", [unused]],
+    ["unused_for=0d", [unused]],
+    ["unused_for=1d&unused_for=2d", [unused]],
     ["workspace_id=", [workspace]],
     ["workspace_id=default", [workspace]],
     [
@@ -193,9 +197,35 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     assertInvalid(yield* list(`?${query}`), ...issues)
   })
 
+  it.effect(
+    "lists the credentials that are as old as the days of `unused_for`, and that no attempt used since",
+    function* () {
+      const { sql } = yield* TestService
+      const { account_id, create, list } = yield* TestService.newTenant
+      const used = (id: string, days: number) => sql`
+      INSERT INTO credential_use (account_id, credential_id, last_leased_at)
+      VALUES (${account_id}, ${id}, now() - ${`${days} days`}::interval)`
+      const ids: Array<string> = []
+      for (let n = 0; n < 5; n += 1) ids.push(createdId(yield* create(minimal)))
+      const [fresh = "", never = "", long = "", lately = "", freshAndUsed = ""] = ids
+      yield* sql`UPDATE credentials SET created_at = now() - interval '100 days' WHERE id = ANY(${[never, long, lately]}::uuid[])`
+      yield* used(long, 91)
+      yield* used(lately, 89)
+      yield* used(freshAndUsed, 1)
+      const found = (query: string) => Effect.map(list(query), (answer) => pageIn(answer))
+      const idsOf = ({ data }: Effect.Success<ReturnType<typeof found>>) => data.map(({ id }) => id).sort()
+      const unused90 = yield* found("?unused_for=90d")
+      assert.deepStrictEqual([idsOf(unused90), unused90.total_count], [[never, long].sort(), 2])
+      assert.deepStrictEqual(idsOf(yield* found("?unused_for=80d")), [never, long, lately].sort())
+      assert.deepStrictEqual(idsOf(yield* found("?unused_for=101d")), [])
+      assert.include(idsOf(yield* found("")), fresh, "control")
+    }
+  )
+
   it.effect("refuses unknown query parameters, even repeated or empty, and names them (D48)", function* () {
     const { list } = yield* TestService.newTenant
-    const message = "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
+    const message =
+      "only offset, limit, workspace_id, provider, state, q, unused_for and include are parameters of list"
     for (const [query, ...names] of [
       ["?page=2", "page"],
       ["?cursor=&cursor=x&limit=1", "cursor"],

@@ -1,5 +1,18 @@
+import { Schema, SchemaTransformation } from "effect"
 import { cooldownCauses, refusalCauseOf } from "./Health.ts"
 import type { Outcome } from "./Outcome.ts"
+
+export const unusedForForm = "be a number of days from 1d to 9999d"
+
+/** For how many days a credential was not used: `90d`, decoded to 90. */
+export const UnusedFor = Schema.String.annotate({ message: `must ${unusedForForm}, given once` })
+  .check(Schema.isPattern(/^[1-9]\d{0,3}d$/, { message: `must ${unusedForForm}, given once` }))
+  .pipe(
+    Schema.decodeTo(
+      Schema.Int,
+      SchemaTransformation.transform({ decode: (text) => parseInt(text), encode: (days) => `${days}d` })
+    )
+  )
 
 /** Why an attempt failed, if that concerns the key or its upstream. */
 export const failureCauses = [...cooldownCauses, "upstream_failed"] as const

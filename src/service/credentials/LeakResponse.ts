@@ -4,16 +4,14 @@ import { haveCommonSecret, hiddenSecretsIn, secretsIn, secretsOfLeak } from "../
 import { labelOf } from "../../domain/labelOf.js"
 import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher } from "../../port/Cipher.ts"
-import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
+import { LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
+import { makeKeyScan, referenceOf, type ScanProgress } from "./scanKeys.ts"
 import { openKey } from "./StoredKey.ts"
 
-/** Progress of a search: credentials `searched` of `total`, keys `opened`, and `found` to hold the leaked text. */
-export interface LeakSearchProgress {
-  readonly searched: number
-  readonly opened: number
+/** Progress of a search: also how many keys it has `found` to hold the leaked text. */
+export interface LeakSearchProgress extends ScanProgress {
   readonly found: number
-  readonly total: number
 }
 
 export interface LeakSearchOptions {
@@ -34,8 +32,8 @@ export type LeakSearchResult = Effect.Success<ReturnType<LeakResponse["Service"]
 /** Finds the stored keys of all accounts that hold a leaked secret, and parks them on request. */
 export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResponse", {
   make: Effect.gen(function* () {
-    const { read } = yield* Cipher
-    const { conclude, countCredentials, scan } = yield* LeakedKeys
+    const { conclude } = yield* LeakedKeys
+    const scanKeys = yield* makeKeyScan
 
     const search = Effect.fnUntraced(function* (
       { all = false, onProgress = () => Effect.void, park = false }: LeakSearchOptions,
@@ -52,38 +50,19 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
         isLeaked(key) ||
         (jsonStarts.has(key[0] ?? 0) &&
           secretsIn(provider, Redacted.make(key.toString("utf8"))).some((secret) => isLeaked(secret)))
-      const openAndCompare = ({ context, sealed }: Suspect) =>
-        read(sealed, contextOf(context), (key) => holdsLeakedSecret(context.provider, key))
-
-      const labels = all ? undefined : secrets.map(labelOf)
-      const total = yield* countCredentials
       const holders: Array<Suspect> = []
-      const unopened: Array<KeyReference & { readonly reason: string }> = []
-      const counts = { searched: 0, opened: 0, unopened: 0 }
-      let after: string | undefined
-      do {
-        const page = yield* scan({ after, labels })
-        for (const suspect of page.suspects) {
-          const result = openAndCompare(suspect)
-          if (Result.isSuccess(result)) {
-            counts.opened += 1
-            if (result.success) holders.push(suspect)
-          } else {
-            counts.unopened += 1
-            if (unopened.length < maxUnopened)
-              unopened.push({ ...referenceOf(suspect), reason: result.failure.message })
-          }
-        }
-        counts.searched += page.searched
-        yield* onProgress({ searched: counts.searched, opened: counts.opened, found: holders.length, total })
-        after = page.next
-      } while (after !== undefined)
-
+      const { opened, searched, unopened, unopened_total } = yield* scanKeys(
+        all ? undefined : secrets.map(labelOf),
+        (suspect, key) => {
+          if (holdsLeakedSecret(suspect.context.provider, key)) holders.push(suspect)
+        },
+        (progress) => onProgress({ ...progress, found: holders.length })
+      )
       const keys = holders.map(referenceOf)
-      const parked = yield* conclude({ keys, searched: counts.searched, park })
+      const parked = yield* conclude({ keys, searched, park })
       return {
-        searched: counts.searched,
-        opened: counts.opened,
+        searched,
+        opened,
         /** `parked` tells whether the key is marked as leaked. */
         found: holders.map((suspect, index) => ({
           ...referenceOf(suspect),
@@ -93,7 +72,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
         })),
         /** The first credentials that could not be opened and compared, and the number of all. */
         unopened,
-        unopened_total: counts.unopened
+        unopened_total
       }
     })
 
@@ -142,17 +121,7 @@ export const makeLeakCheck = Effect.gen(function* () {
   }
 })
 
-/** Maximum unopened credentials to list. */
-const maxUnopened = 1000
-
 const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
 
 /** The first bytes of JSON texts that may contain a string. */
 const jsonStarts = new Set(Buffer.from('\t\n\r "[{'))
-
-const referenceOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspect): KeyReference => ({
-  account_id,
-  workspace_id,
-  credential_id: id,
-  key_version
-})

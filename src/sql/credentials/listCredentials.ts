@@ -41,6 +41,14 @@ const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
     ELSE 'active'
   END`
 
+/** The condition that a credential is as old as so many days, and was not leased since. */
+const isUnused = (sql: SqlClient.SqlClient, account_id: AccountId, days: number) => sql`(
+    created_at < now() - make_interval(days => ${days}::integer) AND NOT EXISTS (
+      SELECT FROM credential_use AS used
+      WHERE used.account_id = ${account_id} AND used.credential_id = credentials.id
+      AND used.last_leased_at >= now() - make_interval(days => ${days}::integer)
+    ))`
+
 type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
@@ -97,11 +105,15 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
       ) AS page ON true ORDER BY created_at, id`
   }
 
-  return (account_id: AccountId, { memory, provider, q: text, state, ...page }: CredentialPage): Answer<Listed> => {
+  return (
+    account_id: AccountId,
+    { memory, provider, q: text, state, unused_for, ...page }: CredentialPage
+  ): Answer<Listed> => {
     // Systems write an accented letter as one character or as two. Labels are ASCII.
     const q = text?.normalize("NFC")
     const filters = [
       ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
+      ...(unused_for === undefined ? [] : [isUnused(sql, account_id, unused_for)]),
       ...(q === undefined
         ? []
         : [
@@ -125,7 +137,7 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
 /** Scans in the order of the index `credentials_list`, so that later pages cost no more than the first. */
 export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
-  (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {
+  (account_id: AccountId, { after, limit, provider, state, unused_for, workspace_id }: CredentialScan) => {
     const rows = sql<CredentialRow & Pick<ScannedCredential, "state">>`
       SELECT account_id, ${sql.csv(credentialColumns)}, ${stateOf(sql, account_id)} AS state FROM credentials WHERE ${sql.and(
         [
@@ -133,6 +145,7 @@ export const scanCredentials =
           ...(workspace_id === undefined ? [] : [sql`workspace_id = ${workspace_id}`]),
           ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
           ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
+          ...(unused_for === undefined ? [] : [isUnused(sql, account_id, unused_for)]),
           ...(after === undefined
             ? []
             : [

@@ -13,7 +13,7 @@ import {
   WorkspaceResolver
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
-import { askExists, askFirst, askRows, type Dated, fromDated, makeLookUp } from "../connection/statements.ts"
+import { askExists, askRows, type Dated, fromDated, makeLookUp } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { lockDistributedAccount } from "../rows/lockDistributedAccount.ts"
 import { eraseAccount } from "./eraseAccount.ts"

@@ -20,6 +20,8 @@ const defaultPause = 100
 /** The failure of a commit that gave up waiting for its replicas: a failover may lose it. */
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
+const fieldsOf = ({ constraint, kind, sqlstate }: DatabaseFailure) => ({ constraint, kind, sqlstate })
+
 /** The SQL error in a cause, or in a defect: Effect dies if a transaction has no connection left to roll back. */
 const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
   reasons
@@ -58,7 +60,7 @@ export const retryingWith = (
           const wait = retries === 0 ? 0 : pause
           const mayRetry = failure.isTransient || conflicts.includes(failure.sqlstate ?? "")
           if (!mayRetry || performance.now() + wait >= until()) {
-            return Effect.fail(isUnsent ? new DatabaseFailure({ ...failure, isUnsent }) : failure)
+            return Effect.fail(isUnsent ? new DatabaseFailure({ ...fieldsOf(failure), isUnsent }) : failure)
           }
           const again = attempt(query, until, retries + 1, isUnsent)
           return wait === 0 ? again : Effect.andThen(Effect.sleep(wait), again)

@@ -22,7 +22,7 @@ export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
     error: Schema.Struct({
       code: Schema.tag(401),
       message: Schema.Literals(Object.values(closedMessages)),
-      /** The credential that a used link stored, unless it was deleted. */
+      /** The key that a used link stored, unless its credential was deleted: with its label then, though it was replaced. */
       metadata: Schema.optionalKey(
         Schema.Struct({ stored: Schema.Struct({ provider: StoredProvider, label: Schema.String }) })
       )

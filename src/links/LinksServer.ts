@@ -30,17 +30,17 @@ const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorR
 const authentication = Layer.effect(
   Authentication,
   Effect.flatMap(Links, (links) => {
-    const { find, findStoredCredential } = withDefects(links)
+    const { find, findStored } = withDefects(links)
     const unknownLink = refusal(LinkRefused.inState("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
         Effect.flatMap(find(hash), (record): ReturnType<TokenLookup["resolve"]> => {
           if (Option.isNone(record)) return Effect.succeed(Result.fail(unknownLink))
-          const { state, ...link } = record.value
+          const { state, stored_label: _, ...link } = record.value
           return state === "open"
             ? Effect.succeed(Result.succeed({ kind: "link", ...link } as const))
-            : Effect.map(findStoredCredential(record.value), (credential) =>
-                Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(credential))))
+            : Effect.map(findStored(record.value), (stored) =>
+                Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(stored))))
               )
         }),
       missing: () => unknownLink,

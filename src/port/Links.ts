@@ -54,13 +54,14 @@ export type UndatedLink = Omit<Link, "created_at" | "expires_at">
 /** Whether a link is open, or why not. */
 export type LinkState = "open" | "used" | "revoked" | "expired"
 
-/** A stored link with its state. The `credential_id` of a used link names the credential that it stored. */
+/** A stored link with its state. A used link names the credential that it stored by `credential_id`, and the key by its label. */
 export interface LinkRecord extends Link {
   /** The SHA-256 of the link's token. */
   readonly hash: ApiKeyHash
   readonly state: LinkState
   /** Null if the link takes no keys, or no more. */
   readonly keys: LinkKeyPair | null
+  readonly stored_label: string | null
 }
 
 /** The defect of a write by a link that is no longer open; nothing was stored. */

@@ -55,7 +55,14 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
       [again.status, again.error?.message, again.error?.metadata],
       [401, "This link was used. Ask for a new one.", { stored: { provider: "openai", label: "sk-...WxYz" } }]
     )
-    yield* tenant.send({ method: "DELETE", path: `/api/v1/byok/${String(made["id"])}` })
+    const path = `/api/v1/byok/${String(made["id"])}`
+    yield* tenant.update(String(made["id"]), { key: other })
+    assert.deepStrictEqual(
+      (yield* ask("GET", "/link")).error?.metadata,
+      { stored: { provider: "openai", label: "sk-...WxYz" } },
+      "it was replaced since"
+    )
+    yield* tenant.send({ method: "DELETE", path })
     assert.isUndefined((yield* ask("GET", "/link")).error?.metadata, "deleted since")
   })
 

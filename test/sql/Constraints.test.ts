@@ -197,6 +197,7 @@ const constraints: Record<string, Record<string, Cases>> = {
     links_day: values("expires_at", [new Date(86_400_001)], [new Date(86_400_000)]),
     links_ended_check: { refused: [{ ...withoutKeys, ended: "over" }], accepted: [{ ...withoutKeys, ended: "used" }] },
     links_public_key_check: fixed("public_key", 65),
+    links_stored_label_check: values("stored_label", ["four", "eleven.eleve"], ["...ab", null]),
     links_keys: { refused: [{ public_key: null }, { sealed: null }], accepted: [withoutKeys] },
     links_over: { refused: [{ ended: "revoked" }], accepted: [{ ...withoutKeys, ended: "revoked" }] }
   },
@@ -357,6 +358,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
       "links.provider",
       "links.return_url",
       "links.ended",
+      "links.stored_label",
       "event_cursors.holder",
       "event_cursors.held_until",
       "event_cursors.retry_at",

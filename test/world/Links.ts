@@ -9,6 +9,7 @@ import { Links } from "../../src/service/links/Links.ts"
 import { broken, isAway } from "./Broken.ts"
 import type { DeedOf } from "./History.ts"
 import type { Act, Instance } from "./Instance.ts"
+import { epoch } from "./Simulation.ts"
 import type { Deeds, Scene } from "./Scene.ts"
 import { changes, inputs, providers, type Tenant, tenantAt } from "./Tenants.ts"
 
@@ -81,21 +82,21 @@ export const linkDeeds = (scene: Scene): Deeds<"link" | "use link" | "revoke lin
   const use = (deed: DeedOf<"use link">, act: Act, instance: Instance, { tenant, token, request }: Sent) => {
     let isClosed = false
     const asked = Effect.gen(function* () {
-      const { find, findStoredCredential } = yield* Links
+      const { find, findStored } = yield* Links
       const found = yield* find(hashApiKey(token))
       const record = Option.getOrUndefined(found)
       if (record === undefined) return broken("a link is gone")
       if (record.state !== "open") {
         isClosed = true
-        const stored = yield* findStoredCredential(record)
-        const id = log.storedBy(record)?.after?.credential.id
+        const stored = Option.getOrUndefined(yield* findStored(record))
+        const { id, label, provider } = log.storedBy(record)?.after?.credential ?? {}
         const isThere = scene.memory.credentials.has(id as CredentialId)
-        const isKnown = Option.isSome(stored) && stored.value.id === id
-        if (record.state === "used" && isThere && !isKnown) broken("a used link does not tell what it has stored")
+        const isTold = stored?.label === label && stored?.provider === provider
+        if (record.state === "used" && isThere && !isTold) broken("a used link does not tell what it has stored")
         return
       }
       act.link = record
-      const { state: _, ...link } = record
+      const { state: _, stored_label: _label, ...link } = record
       yield* Effect.provideService(writes(record, deed), CurrentPrincipal, { kind: "link", ...link })
     })
     const closing = Effect.catchDefect(asked, (defect) => {
@@ -130,9 +131,12 @@ export const linkDeeds = (scene: Scene): Deeds<"link" | "use link" | "revoke lin
           ? { purpose: "manage", expires_in: 3600 }
           : { purpose: "connect", provider: providers[provider === 0 ? 0 : 1], expires_in: 3600 }
       const asked = Links.use(({ create }) => create(tenant.account_id, request))
+      const began = scene.simulation.now
       return scene.ask(instance, act, asked, (exit) => {
         if (Exit.isFailure(exit)) return
-        const { link_id, url } = exit.value
+        const { expires_at, link_id, url } = exit.value
+        const lasts = expires_at.epochMilliseconds - epoch - 1000 * request.expires_in
+        if (lasts < began || lasts > scene.simulation.now) broken("a link ends by another clock than the database's")
         sent.push({ tenant, request, link_id, token: Redacted.make(Redacted.value(url).split("#")[1] ?? "") })
       })
     },

@@ -99,10 +99,13 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       /** Replaces the token of a link; the old one no longer opens it. */
       replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
         repository.replaceHash(link, hashApiKey(token)),
-      /** Finds the credential that a used link stored, unless it was deleted. */
-      findStoredCredential: ({ account_id, credential_id, state }: LinkRecord) =>
-        state === "used" && credential_id !== null
-          ? credentials.findById(account_id, credential_id)
+      /** Finds provider and label of the key that a used link stored, unless its credential was deleted. */
+      findStored: ({ account_id, credential_id, state, stored_label: label }: LinkRecord) =>
+        state === "used" && credential_id !== null && label !== null
+          ? Effect.map(
+              credentials.findById(account_id, credential_id),
+              Option.map(({ provider }) => ({ provider, label }))
+            )
           : Effect.succeedNone,
       /** The public key of a link, once it is proven to be the link's; null if the link takes no keys. */
       publicKeyOf: (link: Link & { readonly keys: LinkKeyPair | null }) =>

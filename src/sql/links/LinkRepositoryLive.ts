@@ -115,7 +115,7 @@ export const layer = Layer.effect(
       find: (hash) =>
         Effect.map(
           askFirst(reads, "links.find")<Row & (KeysRow | { readonly public_key: null })>`
-            SELECT ${columns}, ${sql.csv(linkKeyColumns)} FROM links WHERE hash = ${bytes(hash)}`,
+            SELECT ${columns}, stored_label, ${sql.csv(linkKeyColumns)} FROM links WHERE hash = ${bytes(hash)}`,
           Option.map((row) => ({
             ...fromDated<Omit<LinkRecord, "hash" | "keys">>(row),
             hash,

@@ -35,7 +35,7 @@ export const schema: ReadonlyArray<string> = [
   `CREATE INDEX api_keys_account ON api_keys (account_id)`,
 
   // Links for owners of keys. `hash` is the hash of the token. Browsers encrypt to the public key. The key pair is
-  // deleted when the link ends, or soon after it has expired.
+  // deleted when the link ends, or soon after it has expired. `stored_label` is the label of the key that a used link stored.
   `CREATE TABLE links (
     id uuid NOT NULL,
     account_id uuid NOT NULL REFERENCES accounts,
@@ -52,6 +52,7 @@ export const schema: ReadonlyArray<string> = [
     kek_id text,
     wrapped_dek bytea,
     sealed bytea,
+    stored_label text CHECK (char_length(stored_label) BETWEEN 5 AND 10),
     PRIMARY KEY (account_id, id),
     CONSTRAINT links_day CHECK (expires_at <= created_at + interval '1 day'),
     CONSTRAINT links_credential CHECK ((credential_id IS NOT NULL) = (purpose = 'replace' OR purpose = 'connect' AND ended IS NOT DISTINCT FROM 'used')),

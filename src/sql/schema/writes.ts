@@ -34,10 +34,10 @@ export const writes: ReadonlyArray<string> = [
   END $$`,
 
   // Ends a link that was for one write, with the credential that it stored.
-  `CREATE FUNCTION end_link(of_account uuid, link uuid, stored_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+  `CREATE FUNCTION end_link(of_account uuid, link uuid, stored_id uuid, label text) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
     IF link IS NULL THEN RETURN; END IF;
-    UPDATE links SET ended = 'used', credential_id = stored_id,
+    UPDATE links SET ended = 'used', credential_id = stored_id, stored_label = label,
       public_key = NULL, kek_id = NULL, wrapped_dek = NULL, sealed = NULL
     WHERE account_id = of_account AND id = link AND purpose IN ('connect', 'replace');
   END $$`,
@@ -101,7 +101,7 @@ export const writes: ReadonlyArray<string> = [
     new.sort_order := pool.next_order;
     new.created_at := date_trunc('milliseconds', now());
     INSERT INTO credentials VALUES (new.*);
-    PERFORM end_link(new.account_id, link, new.id);
+    PERFORM end_link(new.account_id, link, new.id, new.label);
     INSERT INTO audit_entries (account_id, operation, events) VALUES (new.account_id, operation, events);
     sort_order := new.sort_order;
     created_at := new.created_at;
@@ -144,7 +144,7 @@ export const writes: ReadonlyArray<string> = [
     WHERE account_id = new.account_id AND id = new.id;
     UPDATE pools SET version = version + 1, bytes = greatest(pool.bytes + growth, 0)
     WHERE account_id = new.account_id AND workspace_id = new.workspace_id AND provider = new.provider;
-    PERFORM end_link(new.account_id, link, new.id);
+    PERFORM end_link(new.account_id, link, new.id, new.label);
     INSERT INTO audit_entries (account_id, operation, events) VALUES (new.account_id, operation, events);
   END $$`,
 

@@ -63,6 +63,7 @@ interface LinkRow extends Link {
   readonly hash: ApiKeyHash
   readonly ended: "used" | "revoked" | null
   readonly keys: LinkKeyPair | undefined
+  readonly stored_label: string | null
 }
 
 /** What routers have seen of a key, by credential and model. */
@@ -147,7 +148,7 @@ const stateAt = ({ ended, expires_at }: LinkRow, now: number): LinkState =>
 
 /** Makes a write for its principal. A link that is closed makes none; one that serves once ends with the credential it stored. */
 const whileOpen = <A, E, R>(
-  { links }: Memory["Service"],
+  { credentials, links }: Memory["Service"],
   principal: Principal,
   write: Effect.Effect<A, E, R>,
   stored: () => CredentialId | undefined
@@ -161,7 +162,8 @@ const whileOpen = <A, E, R>(
       Effect.sync(() => {
         const credential_id = stored()
         if (credential_id === undefined || link.purpose === "manage") return
-        links.set(link.link_id, { ...link, ended: "used", credential_id, keys: undefined })
+        const stored_label = credentials.get(credential_id)?.credential.label ?? null
+        links.set(link.link_id, { ...link, ended: "used", credential_id, keys: undefined, stored_label })
       })
     )
   })
@@ -824,7 +826,10 @@ const linkRepository = Layer.unwrap(
       insert: (link, expires_in, hash, keys) =>
         Effect.map(DateTime.now, (created_at) => {
           const expires_at = DateTime.add(created_at, { seconds: expires_in })
-          const row = links.get(link.link_id) ?? { ...link, created_at, expires_at, hash, keys, ended: null }
+          const row = links.get(link.link_id) ?? {
+            ...{ ...link, created_at, expires_at, hash, keys },
+            ...{ ended: null, stored_label: null }
+          }
           links.set(link.link_id, row)
           return Option.some(row.expires_at)
         }),

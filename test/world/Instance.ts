@@ -112,6 +112,9 @@ export const poolNameOf = ({ workspace_id }: Pick<PoolOwner, "workspace_id">, pr
 const away = (sqlstate: string, kind = "ConnectionError") =>
   Exit.die(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
 
+/** A broken connection; no disk or connections left; another state or a lock of an object; a fault of the server. */
+const refusals = ["08006", "53100", "53300", "55000", "55P03", "XX000"]
+
 const bytesOf = (text: string) => new Uint8Array(Buffer.from(text))
 export const textOf = (bytes: Uint8Array) => Buffer.from(bytes).toString()
 
@@ -216,6 +219,12 @@ export class Instance {
     })
   }
 
+  /** A statement that was not carried out: by the code, its connection broke, or the database refused it for a while. */
+  #refused() {
+    const code = refusals[Math.floor(this.now) % refusals.length] ?? "08006"
+    return away(code, code.startsWith("08") ? "ConnectionError" : "UnknownError")
+  }
+
   /** Sends a statement of one act or of several, and meets what befalls any of them. */
   #sent<A, E>(
     name: string,
@@ -238,7 +247,7 @@ export class Instance {
         this.#met(...acts)
         switch (fault) {
           case "lost before":
-            return away("08006")
+            return this.#refused()
           case "busy":
             return Effect.fail(new ServiceUnavailable())
           case "lost after":

@@ -5,10 +5,11 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { errorResponse } from "../http/Envelope.ts"
 import { NotFound } from "../domain/Errors.ts"
 
-/** Forbids content of other origins, framing, forms, caching and referrers. */
+/** Forbids content of other origins, framing, forms, caching and referrers, and cuts the page off from its opener. */
 const headers = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cross-origin-opener-policy": "same-origin",
   "cache-control": "no-store",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff"

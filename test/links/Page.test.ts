@@ -30,6 +30,7 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
       assert.deepInclude(headers, {
         "content-security-policy":
           "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "cross-origin-opener-policy": "same-origin",
         "cache-control": "no-store",
         "referrer-policy": "no-referrer",
         "x-content-type-options": "nosniff"

@@ -92,7 +92,7 @@ const fingerprintOf = (
     account_id,
     id,
     fingerprintMembers(input),
-    labelOf(Redacted.value(input.material.secret))
+    labelOf(Redacted.value(input.material.labelSource))
   )
 
 /** The requests that create the same credential in the workspace: with and without the region that its key names. */

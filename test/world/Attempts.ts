@@ -107,9 +107,9 @@ export class Attempts {
     })
   }
 
-  /** A text is taken for an hour, on every instance, and never later. */
-  #checkTaken(instance: Instance, handed: Handed, exit: Exit.Exit<unknown, unknown>, asked: number) {
-    if (!instance.isSynchronized || !handed.isInTime) return
+  /** A text is taken for an hour, on every instance, and never later. A fault may keep the database's time from an act. */
+  #checkTaken(instance: Instance, act: Act, handed: Handed, exit: Exit.Exit<unknown, unknown>, asked: number) {
+    if (!instance.isSynchronized || !handed.isInTime || act.hasMet) return
     const isUnknown = Exit.isFailure(exit) && tagOf(exit.cause) === "UnknownAttempt"
     if (isUnknown && this.#now < handed.at + hour - second) broken("a text is refused that is valid")
     if (Exit.isSuccess(exit) && asked > handed.at + hour + second) broken("a text is taken that has expired")
@@ -123,7 +123,7 @@ export class Attempts {
     const freshness = Duration.millis(deed.freshness)
     const asked = Service.use(({ next }) => Effect.scoped(next(request, { after, freshness })))
     return this.#scene.ask(instance, act, asked, (exit, from) => {
-      if (!foreign || Exit.isSuccess(exit)) this.#checkTaken(instance, handed, exit, from.at)
+      if (!foreign || Exit.isSuccess(exit)) this.#checkTaken(instance, act, handed, exit, from.at)
       if (Exit.isFailure(exit)) {
         if (!isAway(exit.cause) && tagOf(exit.cause) !== "UnknownAttempt")
           this.#plans.checkPlanned({ ...deed, tenant, apiKey: foreign ? 0 : deed.apiKey }, exit, from)
@@ -166,7 +166,7 @@ export class Attempts {
       handed.outcome ??= outcome
       handed.isReported = true
       const asked = Service.use(({ report }) => report(reportOf(handed)))
-      return this.#scene.ask(instance, act, asked, (exit, from) => this.#checkTaken(instance, handed, exit, from.at))
+      return this.#scene.ask(instance, act, asked, (exit, from) => this.#checkTaken(instance, act, handed, exit, from.at))
     }
   }
 }

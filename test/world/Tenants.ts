@@ -23,7 +23,7 @@ export const tenantAt = (n: number): Tenant => tenants[n === 0 ? 0 : 1]
 export const tenantOf = (account_id: AccountId): Tenant | undefined =>
   tenants.find((tenant) => tenant.account_id === account_id)
 
-const keyNumbered = (n: number) => `sk-fake-0123456789-${n}-0123456789`
+const keyNumbered = (n: number) => `sk-fake-0123456789-0123456789-${n}`
 /** The id of an access key, whose digits are letters because such ids have no 0 and no 1. */
 const accessKeyNumbered = (n: number) =>
   `AKIAFAKEFAKE${String(10_000_000 + n).replace(/\d/g, (digit) => "ABCDEFGHIJ".charAt(Number(digit)))}`

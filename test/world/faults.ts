@@ -51,11 +51,9 @@ export const known: Readonly<Record<string, number>> = {
   "a credential may name an API key of any account": 90,
   "the database deletes cooldowns that processes still remember": 450,
   "changes of locked rows are dropped": 22,
-  "a locked row delays the others of its batch": 4716,
   "a link's key pair decrypts two keys": 2216,
   "a link that serves once serves again": 1008,
   "a used link does not tell what it has stored": 2918,
-  "a used link shows the label of today": 4716,
   "a link's end is told by its instance's clock": 28,
   "changes that meet a fault of the database's server are dropped": 1151,
   "an altered row counts as verified": 102,
@@ -90,6 +88,7 @@ const again = { outcome: { _tag: "RateLimited", retry_after: null }, twice: true
 
 const rejected = attempt(0, "Rejected")
 const update = (change: number, joins: boolean) => step({ do: "update", pick: 0, change }, { joins })
+const useLink = step({ do: "use link", link: 0, how: 0, change: 0, pick: 0, body: 0, meanwhile: null })
 const two = { instances: 2, skews: [0, 0] }
 
 /** What chance brings seldom, and the last one, which broke a law once. */
@@ -117,6 +116,11 @@ export const seldom: ReadonlyArray<History> = [
     ...[step({ do: "ask", ...request }, { wait: 61_000 }), goOn(0, "UpstreamFailed"), goOn(1, "UpstreamFailed")]
   ),
   history(create(0), create(0), create(0), ask, goOn(0, "UpstreamFailed"), goOn(0, "UpstreamFailed")),
+  // A link has stored a key that is replaced since.
+  history(
+    ...[step({ do: "link", tenant: 0, purpose: 0, provider: 0, pick: 0 }), useLink],
+    ...[update(7, true), update(8, true), useLink]
+  ),
   // A workspace goes while a create is on its way.
   history(
     create(0, { faults: [[2, "locked"]] }),

@@ -1,0 +1,56 @@
+import { monitorEventLoopDelay } from "node:perf_hooks"
+import { Effect } from "effect"
+import { textsOf } from "../../src/http/Handlers.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { assert, layerLive } from "../support/it.ts"
+
+/** Milliseconds that the event loop may be blocked. */
+const longest = 50
+
+/** 100 models of 255 characters, of four bytes each: 100 kB. */
+const models = Array.from({ length: 100 }, (_, n) => "😀".repeat(252) + String(n).padStart(3, "0"))
+
+/** Runs an effect, and returns for how many milliseconds one turn of the event loop took at most. */
+const longestTurn = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const delay = monitorEventLoopDelay({ resolution: 1 })
+    delay.enable()
+    // The monitor compares its own turns: it has one before and one after.
+    yield* Effect.sleep(20)
+    yield* effect
+    yield* Effect.sleep(20)
+    delay.disable()
+    return delay.max / 1e6
+  })
+
+/** The least of some runs: what else runs on the machine blocks too, but not each time. */
+const least = <A, E, R>(runs: number, run: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.replicateEffect(longestTurn(run), runs), (turns) => Math.min(...turns))
+
+layerLive(TestService.layer, { timeout: "240 seconds" })("one turn of the event loop (T9)", (it) => {
+  it.effect("takes at most 50 ms to write a list of 100 credentials with 100 kB each", function* () {
+    const listed = Array.from({ length: 100 }, () => ({ models }))
+    const atOnce = Effect.sync(() => JSON.stringify(listed))
+    assert.isAbove(yield* least(3, atOnce), longest, "control")
+    assert.isAtMost(yield* least(5, textsOf(listed)), longest)
+    assert.strictEqual(`[${(yield* textsOf(listed)).join()}]`, JSON.stringify(listed))
+  })
+
+  it.effect("takes at most 50 ms for a plan over 1,000 credentials that were not read before", function* () {
+    const tenant = yield* TestService.newTenant
+    yield* Effect.forEach(Array.from({ length: 1000 }), () => tenant.create(minimal), { concurrency: 8 })
+    const other = createdId(yield* tenant.create(minimal))
+    const body = JSON.stringify({ model: "a/model", targets: [{ provider: minimal.provider }] })
+    const cold = Effect.gen(function* () {
+      const { sql } = yield* TestService
+      yield* Effect.orDie(sql`UPDATE credentials SET revision = revision + 1 WHERE account_id = ${tenant.account_id}`)
+      yield* tenant.update(other, { name: String(Math.random()) })
+      const headers = [["content-type", "application/json"]] as const
+      const { status } = yield* tenant.send({ method: "POST", path: "/api/v1/byok/plan", headers, body })
+      assert.strictEqual(status, 200)
+    })
+    yield* cold
+    assert.isAtMost(yield* least(5, cold), longest)
+  })
+})

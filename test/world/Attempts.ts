@@ -166,7 +166,9 @@ export class Attempts {
       handed.outcome ??= outcome
       handed.isReported = true
       const asked = Service.use(({ report }) => report(reportOf(handed)))
-      return this.#scene.ask(instance, act, asked, (exit, from) => this.#checkTaken(instance, act, handed, exit, from.at))
+      return this.#scene.ask(instance, act, asked, (exit, from) =>
+        this.#checkTaken(instance, act, handed, exit, from.at)
+      )
     }
   }
 }

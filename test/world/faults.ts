@@ -121,6 +121,8 @@ export const seldom: ReadonlyArray<History> = [
     ...[step({ do: "link", tenant: 0, purpose: 0, provider: 0, pick: 0 }), useLink],
     ...[update(7, true), update(8, true), useLink]
   ),
+  // A key whose row is locked is refused, and then another one.
+  history(create(0), step({ do: "lock row", pick: 0, millis: 120_000 }), create(0), rejected, rejected),
   // A workspace goes while a create is on its way.
   history(
     create(0, { faults: [[2, "locked"]] }),

@@ -26,6 +26,7 @@ const mayImport = {
   http: ["domain", "domain/routing", "contract", "port", "runtime"],
   management: ["domain", "contract", "port", "runtime", "http"],
   gateway: ["domain", "domain/routing", "contract", "port", "runtime", "service/*", "http"],
+  forward: ["domain", "domain/routing", "contract", "port", "runtime", "service/routing", "http"],
   links: ["domain", "contract", "port", "runtime", "service/accounts", "service/links", "http"],
   "links/page": ["domain"],
   crypto: ["domain", "port", "runtime", "crypto/keyring"],
@@ -41,7 +42,19 @@ const mayImport = {
   "sql/routing": ["domain", "domain/routing", "port", "runtime", "sql/connection", "sql/audit", "sql/rows"],
   "sql/embedded": ["domain", "port", "runtime", "sql/connection"],
   wiring: ["domain", "port", "runtime", "service/*", "telemetry", "crypto", "crypto/*", "sql/*"],
-  serve: ["domain", "contract", "port", "runtime", "service/*", "http", "management", "gateway", "links", "wiring"],
+  serve: [
+    "domain",
+    "contract",
+    "port",
+    "runtime",
+    "service/*",
+    "http",
+    "management",
+    "gateway",
+    "forward",
+    "links",
+    "wiring"
+  ],
   cli: ["domain", "domain/routing", "port", "runtime", "service/*", "wiring", "serve"]
 }
 const runsInAnyClient = /^(domain|contract)/
@@ -133,7 +146,7 @@ export default tseslint.config(
     rules: { "no-restricted-syntax": ["error", noDefaults] }
   },
   {
-    files: ["src/{gateway,http,links,runtime,service}/**/*.ts"],
+    files: ["src/{forward,gateway,http,links,runtime,service}/**/*.ts"],
     rules: {
       "no-restricted-syntax": [
         "error",

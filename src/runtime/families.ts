@@ -106,6 +106,7 @@ export const families = {
   "byok.router.lost_changes": counter("{change}", "Changes of keys' health or last use that were not stored.", [
     "record"
   ]),
+  "byok.forwards": counter("{request}", "Requests of proxies for a key.", ["provider", "result"]),
   "process.cpu.time": counter("s", "Time on a CPU.", ["cpu.mode"]),
   "process.start.time": gauge("s", "When the process started, in seconds since 1970."),
   "process.memory.usage": gauge("By", "Resident memory."),

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs"
 import { Duration, Effect, Layer, Option, Queue } from "effect"
 import type { HttpServerError } from "effect/http"
 import * as Byok from "../wiring/Byok.ts"
+import * as ForwardServer from "../forward/ForwardServer.ts"
 import * as GatewayServer from "../gateway/GatewayServer.ts"
 import { canCut } from "../http/ParserCut.ts"
 import * as Server from "../http/Server.ts"
@@ -148,15 +149,18 @@ export const managementPort = (settings: Settings) =>
       )
   })
 
-/** The server for gateways on a Unix socket; empty if the settings have none. */
-const gatewaySocket = (settings: Settings) =>
-  Option.match(settings.gatewaySocket, {
-    onNone: () => Layer.empty,
-    onSome: (path) =>
-      GatewayServer.layer(settings, path).pipe(
-        Layer.catchTag("SocketRefused", ({ message }) => Layer.effectDiscard(refuse(message)))
-      )
-  })
+/** The servers on Unix sockets, for gateways and for proxies; empty without their settings. */
+const sockets = (settings: Settings) => {
+  const serveOn = (path: Settings["gatewaySocket"], { layer }: typeof GatewayServer | typeof ForwardServer) =>
+    Option.match(path, {
+      onNone: () => Layer.empty,
+      onSome: (path) =>
+        layer(settings, path).pipe(
+          Layer.catchTag("SocketRefused", ({ message }) => Layer.effectDiscard(refuse(message)))
+        )
+    })
+  return Layer.merge(serveOn(settings.gatewaySocket, GatewayServer), serveOn(settings.forwardSocket, ForwardServer))
+}
 
 /** The whole service. Its layers stop from top to bottom. With `json`, it prints its address as JSON. */
 export const serve = (settings: Settings, json = false) =>
@@ -182,7 +186,7 @@ export const serve = (settings: Settings, json = false) =>
         drain.layer
       ).pipe(
         Layer.provide(server),
-        Layer.provideMerge(Layer.merge(managementPort(settings), gatewaySocket(settings))),
+        Layer.provideMerge(Layer.merge(managementPort(settings), sockets(settings))),
         Layer.provide(TelemetryLive.metrics(settings)),
         Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.provide(Byok.layerWith(settings)),

@@ -195,7 +195,9 @@ const allSettings = Effect.all({
   /** Whether routes never hand out a key that can sign tokens, only its tokens. */
   tokensOnly: settingOr("TOKENS_ONLY", trueOrFalse, false),
   /** The Unix socket for gateways; none for no socket. */
-  gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text)
+  gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text),
+  /** The Unix socket for proxies; none for no socket. */
+  forwardSocket: setting("BYOK_FORWARD_SOCKET", text)
 })
 
 export type TlsFiles = Option.Option.Value<Settings["tls"]>

@@ -144,6 +144,7 @@ const changesIn = (directory: string, ports: ReadonlyArray<number>, collector: s
     DATABASE_URL: none(undefined, "the database of every service here"),
     BYOK_KEYRING: none(undefined, "the keyring of every service here"),
     BYOK_GATEWAY_SOCKET: none(undefined, "every answer of the socket"),
+    BYOK_FORWARD_SOCKET: none(undefined, "another socket, with its own answers"),
     PUBLIC_URL: change(
       "https://keys.example/at/",
       (service) => Effect.map(link(service), ({ href }) => href.replace(/#.*/, "").replace(/:\d+/, "")),

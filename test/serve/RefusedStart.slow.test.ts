@@ -25,11 +25,18 @@ const parts = Effect.gen(function* () {
         "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on."
       ]
     },
-    "the socket": {
+    "the socket for gateways": {
       works: () => ({ BYOK_GATEWAY_SOCKET: join(directory, "socket") }),
       refused: [
         { BYOK_GATEWAY_SOCKET: join(open, "socket") },
         "BYOK_GATEWAY_SOCKET must be in a folder that, like each above it, only this user or root can write to."
+      ]
+    },
+    "the socket for proxies": {
+      works: () => ({ BYOK_FORWARD_SOCKET: join(directory, "forward") }),
+      refused: [
+        { BYOK_FORWARD_SOCKET: join(open, "forward") },
+        "BYOK_FORWARD_SOCKET must be in a folder that, like each above it, only this user or root can write to."
       ]
     },
     "a collector that does not answer": { works: () => ({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${taken}` }) }
@@ -45,7 +52,7 @@ layerLive(OnDatabase.layer)("a start that is refused", (it) => {
         "refused" in part && one !== other ? [{ name: `${one} beside ${other}`, works, refused: part.refused }] : []
       )
     )
-    assert.lengthOf(pairs, 9)
+    assert.lengthOf(pairs, 16)
     for (const {
       name,
       refused: [wrong, sentence],

@@ -52,9 +52,11 @@ const reload = (management: string) => send(management, { method: "POST", path: 
 
 layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (it) => {
   it.effect(
-    "GET /metrics shows every documented series but those of certificate, webhook and reported outcomes",
+    "GET /metrics shows every documented series but those of certificate, webhook, reported outcomes and proxies",
     function* () {
-      const series = Array.from(every).filter(([name]) => !/^byok_(certificate_|webhook_|router_outcomes)/.test(name))
+      const series = Array.from(every).filter(
+        ([name]) => !/^byok_(certificate_|webhook_|router_outcomes|forwards)/.test(name)
+      )
       const { key, management, url } = yield* Management
       const { body, status } = yield* createOver(url, key, minimal)
       assert.strictEqual(status, 201, body)

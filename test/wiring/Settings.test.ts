@@ -79,7 +79,8 @@ const defaults: Plain = {
   management: null,
   webhook: null,
   tokensOnly: false,
-  gatewaySocket: null
+  gatewaySocket: null,
+  forwardSocket: null
 }
 
 interface Setting {
@@ -223,6 +224,7 @@ const settings: Record<string, Setting> = {
   OTEL_TRACES_SAMPLER: choice(samplers, ["jaeger_remote", "Always_on"], `one of ${Object.keys(samplers).join(", ")}`),
   OTEL_METRIC_EXPORT_INTERVAL: whole(1, 9_999_999, "metricsInterval"),
   BYOK_GATEWAY_SOCKET: text("gatewaySocket"),
+  BYOK_FORWARD_SOCKET: text("forwardSocket"),
   TOKENS_ONLY: flag("tokensOnly"),
   BYOK_MANAGEMENT_PORT: {
     ...management,

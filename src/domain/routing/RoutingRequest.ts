@@ -32,6 +32,9 @@ export const Endpoint = Schema.Struct({
 })
 export type Endpoint = typeof Endpoint.Type
 
+/** An endpoint at which the gateway has no capacity of its own. */
+export const ownKeysOnly: Endpoint = { kind: "standard", region: null, zdr: false, shared: false }
+
 /** A provider that serves the model, and its endpoint. */
 const Target = Schema.Struct({
   provider: RequestedProvider,

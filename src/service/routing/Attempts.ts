@@ -2,13 +2,15 @@ import { randomUUID } from "node:crypto"
 import { Clock, Context, Data, Effect, Layer, type Scope } from "effect"
 import { monotonicMillis } from "../../domain/routing/Health.ts"
 import { type Outcome, outcomeOf } from "../../domain/routing/Outcome.ts"
-import { isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
+import { credentialOf, isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
+import type { Plan } from "../../domain/routing/Plan.ts"
+import { ownKeysOnly, type RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import { AttemptMac } from "../../port/AttemptMac.ts"
 import { decodeAttempt, encodeAttempt, type RecordedAttempt } from "./attemptText.ts"
 import type { AttemptOptions, NextAttempt } from "./NextAttempt.ts"
 import { Router } from "./Router.ts"
 import type { PlanFailure } from "./RouterErrors.ts"
-import type { Freshness, RouterRequest } from "./RouterRequest.ts"
+import type { RouterRequest } from "./RouterRequest.ts"
 
 /**
  * Hands out attempts to gateways, and takes back their results. The text of an attempt holds everything that its report
@@ -17,7 +19,7 @@ import type { Freshness, RouterRequest } from "./RouterRequest.ts"
  */
 export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
   make: Effect.gen(function* () {
-    const { nextAttempt, report: reportKey, synchronize, timeAt } = yield* Router
+    const { nextAttempt, plan, report: reportKey, synchronize, timeAt } = yield* Router
     const mac = yield* AttemptMac
     const arrivals = makeArrivals(yield* Clock.Clock)
 
@@ -54,6 +56,7 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
       const text = encodeAttempt(mac, {
         request_id: options.request_id,
         account_id: next.request.account_id,
+        api_key_hash: next.request.api_key_hash,
         provider: step.provider,
         key: lease,
         handed_out_at: timeAt(),
@@ -69,17 +72,34 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
        */
       next: Effect.fnUntraced(function* (
         request: RouterRequest,
-        { after, freshness = "now", request_id = randomUUID() }: AttemptCall
+        { after, freshness = "now", mustSign = false, ofOneKey = false, request_id = randomUUID() }: AttemptCall
       ): Effect.fn.Return<AttemptAnswer, PlanFailure | UnknownAttempt, Scope.Scope> {
-        if (after === undefined) return { outcome: undefined, ...(yield* open(request, [], { freshness, request_id })) }
+        const common = { freshness, mustSign }
+        if (after === undefined) return { outcome: undefined, ...(yield* open(request, [], { ...common, request_id })) }
         const last = yield* read(after.attempt)
         const { account_id, key, past, provider } = last
         if ("account_id" in request && request.account_id !== account_id) return yield* new UnknownAttempt()
+        if (ofOneKey && request.api_key_hash !== last.api_key_hash) return yield* new UnknownAttempt()
         const outcome = yield* record(last, after)
         if (isFinal(outcome._tag)) return { outcome, next: undefined, text: undefined }
         const tried = { provider, credential_id: key?.terms.credential_id ?? null, result: outcome._tag }
-        const options = { freshness, request_id: last.request_id, account_id }
+        const options = { ...common, request_id: last.request_id, account_id }
         return { outcome, ...(yield* open(request, [...past, tried], options)) }
+      }),
+      /** Records the result of an attempt. Unless it is final, plans its request as if its caller sent it once more. */
+      replan: Effect.fnUntraced(function* (
+        request: Omit<RoutingRequest, "account_id" | "api_key_hash" | "model" | "targets">,
+        reported: Report
+      ): Effect.fn.Return<Replanned, PlanFailure | UnknownAttempt> {
+        const last = yield* read(reported.attempt)
+        const outcome = yield* record(last, reported)
+        const { account_id, api_key_hash, key, provider } = last
+        if (key === undefined || isFinal(outcome._tag)) return { outcome, plan: undefined, hasOther: false }
+        const { credential_id, model } = key.terms
+        const targets = [{ provider, endpoint: ownKeysOnly }]
+        const planned = yield* plan({ ...request, account_id, api_key_hash, model, targets })
+        const [first] = planned.steps
+        return { outcome, plan: planned, hasOther: first !== undefined && credentialOf(first) !== credential_id }
       }),
       /** Records the result of an attempt after which no other follows. */
       report: (reported: Report): Effect.Effect<Outcome, UnknownAttempt> =>
@@ -103,11 +123,12 @@ export interface Report {
   readonly took_ms?: number
 }
 
-interface AttemptCall {
+interface AttemptCall extends Pick<AttemptOptions, "freshness" | "mustSign"> {
   /** The result of the request's last attempt. */
   readonly after?: Report | undefined
-  readonly freshness?: Freshness
   readonly request_id?: string | undefined
+  /** Whether the last attempt must be of the API key that the request names. */
+  readonly ofOneKey?: boolean
 }
 
 /** The outcome of the attempt before, if any; the next attempt, unless that outcome is final; and its text. */
@@ -115,6 +136,14 @@ interface AttemptAnswer {
   readonly outcome: Outcome | undefined
   readonly next: NextAttempt | undefined
   readonly text: string | undefined
+}
+
+/** The outcome of an attempt, and the new plan of its request, if that may go on. */
+interface Replanned {
+  readonly outcome: Outcome
+  readonly plan: Plan | undefined
+  /** Whether the plan begins with another key. */
+  readonly hasOther: boolean
 }
 
 /** No instance of this database handed out this attempt within the last hour, or it is of another account. */

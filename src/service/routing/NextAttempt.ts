@@ -24,6 +24,8 @@ export interface AttemptOptions {
   readonly request_id?: string
   /** Whether a trial outlasts the scope, until its report or for 30 seconds. */
   readonly keepTrial?: boolean
+  /** Whether to pass over cloud keys that cannot sign a token, as with TOKENS_ONLY. */
+  readonly mustSign?: boolean
 }
 
 /** An attempt to make; shared steps have no lease. */

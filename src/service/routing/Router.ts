@@ -182,7 +182,7 @@ const make = Effect.gen(function* () {
   const nextAttempt = Effect.fnUntraced(function* (
     unresolved: RouterRequest,
     past: Past,
-    { account_id, freshness = "now", keepTrial = false, request_id = randomUUID() }: AttemptOptions
+    { account_id, freshness = "now", keepTrial = false, mustSign = false, request_id = randomUUID() }: AttemptOptions
   ): Effect.fn.Return<NextAttempt, PlanFailure | AnotherAccount, Scope.Scope> {
     let lease: Lease | undefined
     const end = Effect.sync(() => {
@@ -211,7 +211,7 @@ const make = Effect.gen(function* () {
         if (decision.step === undefined || !isRemaining(decision.step)) continue
         if (decision._tag === "Shared") return found({ step: decision.step, lease: undefined })
         const { member, provider, step } = decision
-        const opening = openKey(inputs.request, step, member, request_id, (opening) => (lease = opening))
+        const opening = openKey(inputs.request, step, member, { mustSign, request_id }, (opening) => (lease = opening))
         const opened = yield* orUnavailable<Lease | Refusal, never>(opening)
         metered.countLease(typeof opened === "string" ? opened : "ok")
         if (typeof opened !== "string") return found({ step, lease: opened })

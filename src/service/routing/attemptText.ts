@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto"
-import { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { AccountId, ApiKeyHash, CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { cooldownAt } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
@@ -11,6 +11,8 @@ import type { AttemptedKey } from "./NextAttempt.ts"
 export interface RecordedAttempt {
   readonly request_id: string
   readonly account_id: AccountId
+  /** The caller's API key; null if its request named none. */
+  readonly api_key_hash: ApiKeyHash | null
   readonly provider: Provider
   /** Undefined for shared capacity. */
   readonly key: AttemptedKey | undefined
@@ -56,12 +58,15 @@ type Fields = readonly [
   providers: ReadonlyArray<Provider>,
   handed_out_at: number,
   key: KeyFields | null,
-  past: ReadonlyArray<TriedFields>
+  past: ReadonlyArray<TriedFields>,
+  /** In base64url. */
+  api_key_hash?: string
 ]
 
 const marksOf = ({ epoch, strikes }: { readonly epoch: number; readonly strikes: number }): Marks => [epoch, strikes]
 
-const fieldsOf = ({ account_id, handed_out_at, key, past, provider, request_id }: RecordedAttempt): Fields => {
+const fieldsOf = ({ api_key_hash, key, past, provider, ...attempt }: RecordedAttempt): Fields => {
+  const { account_id, handed_out_at, request_id } = attempt
   const providers = Array.from(new Set([provider, ...past.map((one) => one.provider)]))
   const keyFields = ({ health, terms }: AttemptedKey): KeyFields => [
     shorten(terms.credential_id),
@@ -76,10 +81,12 @@ const fieldsOf = ({ account_id, handed_out_at, key, past, provider, request_id }
     const n = providers.indexOf(provider)
     return [credential_id === null ? [n, code] : [n, code, shorten(credential_id)]]
   })
-  return [version, request_id, account_id, providers, handed_out_at, key === undefined ? null : keyFields(key), tried]
+  const attempted = key === undefined ? null : keyFields(key)
+  const fields = [version, request_id, account_id, providers, handed_out_at, attempted, tried] as const
+  return api_key_hash === null ? fields : [...fields, Buffer.from(api_key_hash, "hex").toString("base64url")]
 }
 
-const recordOf = ([, request_id, account, providers, handed_out_at, key, past]: Fields): RecordedAttempt => {
+const recordOf = ([, request_id, account, providers, handed_out_at, key, past, api_key]: Fields): RecordedAttempt => {
   const account_id = AccountId.make(account)
   const provider = providers[0] as Provider
   const keyOf = ([id, model, key_version, whole, ofModel]: KeyFields): AttemptedKey => ({
@@ -92,6 +99,7 @@ const recordOf = ([, request_id, account, providers, handed_out_at, key, past]: 
   return {
     request_id,
     account_id,
+    api_key_hash: api_key === undefined ? null : ApiKeyHash.make(Buffer.from(api_key, "base64url").toString("hex")),
     provider,
     handed_out_at,
     key: key === null ? undefined : keyOf(key),

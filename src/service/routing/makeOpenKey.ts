@@ -30,19 +30,19 @@ export const makeOpenKey = Effect.fnUntraced(function* (
    * Fills a lease with the key, or with a token that the key signs if the request wants tokens. Uses a cached token
    * only after `verify` proves that the key is still sealed to its credential and settings; otherwise wipes the token.
    */
-  const fill = (lease: Lease, { credential, sealed }: Member): Effect.Effect<void, Failure> => {
+  const fill = (lease: Lease, { credential, sealed }: Member, mustSign: boolean): Effect.Effect<void, Failure> => {
     const { terms } = lease
     const { account_id, credential_id, keys, provider } = terms
     const context = contextOf({ ...credential, account_id })
     const asStored = Effect.suspend(() => Effect.fromResult(read(sealed, context, (key) => lease.fill(key))))
-    if (keys === "as_stored" || !(tokensOnly || signsTokens(provider))) return asStored
+    if (keys === "as_stored" || !(mustSign || signsTokens(provider))) return asStored
     const fillWith: Lease["fill"] = (key, token) => lease.fill(key, token)
     const signing = Effect.suspend(() =>
       Effect.flatten(Effect.fromResult(read(sealed, context, (key) => tokens.sign(terms, key, fillWith))))
     )
     const signed = Effect.flatMap(signing, (hasSigned): Effect.Effect<void, Failure> => {
       if (hasSigned) return Effect.void
-      return tokensOnly ? Effect.fail({ _tag: "no_token" }) : asStored
+      return mustSign ? Effect.fail({ _tag: "no_token" }) : asStored
     })
     if (!tokens.isCached(terms)) return signed
     const verified = verify(sealed, context)
@@ -55,7 +55,7 @@ export const makeOpenKey = Effect.fnUntraced(function* (
     { account_id, credential_id: tested, keys = "as_stored", model }: ResolvedRequest,
     { credential_id, key_version, provider, region }: OwnStep,
     member: Member,
-    request_id: string,
+    { mustSign, request_id }: { readonly mustSign: boolean; readonly request_id: string },
     onLease: (lease: Lease) => void
   ): Effect.Effect<Lease | Refusal, ServiceUnavailable> =>
     Effect.suspend((): Effect.Effect<Lease | Refusal, ServiceUnavailable> => {
@@ -67,7 +67,7 @@ export const makeOpenKey = Effect.fnUntraced(function* (
       const { label } = member.credential
       const lease = new Lease({ ...key, label, provider, region, keys: form, leased_at: now.wall }, health)
       onLease(lease)
-      const opened = Effect.matchEffect(fill(lease, member), {
+      const opened = Effect.matchEffect(fill(lease, member, mustSign || tokensOnly), {
         onSuccess: () => {
           recordLease(lease.terms)
           return Effect.succeed(lease)

@@ -88,5 +88,6 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   metricsInterval: Duration.minutes(1),
   management: Option.none(),
   tokensOnly: false,
-  gatewaySocket: Option.none()
+  gatewaySocket: Option.none(),
+  forwardSocket: Option.none()
 })

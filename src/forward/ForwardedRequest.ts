@@ -73,6 +73,9 @@ export const denyStatusOf = ({ query }: ForwardPath) => {
   return deny !== null && /^4\d\d$/.test(deny) ? Number(deny) : undefined
 }
 
+/** Whether the proxy never reports success, so that no key may wait for that. */
+export const reportsRefusalsOnly = ({ query }: ForwardPath) => query.get("reports") === "refusals"
+
 /** What the proxy says of its request, and the result of an attempt, if it had one. */
 export const reportOf = Effect.fnUntraced(function* (headers: Headers) {
   const texts = Object.keys(optional).map((name) => [name, textOf(headers, name)] as const)

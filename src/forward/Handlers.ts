@@ -10,7 +10,7 @@ import { Attempts, type UnknownAttempt } from "../service/routing/Attempts.ts"
 import type { Lease } from "../service/routing/Lease.ts"
 import type { PlanFailure } from "../service/routing/RouterErrors.ts"
 import { Denial, denialAfter, denialFrom, denialResponse } from "./Denial.ts"
-import { apiKeyHashOf, denyStatusOf, type ForwardPath, reportOf, targetOf } from "./ForwardedRequest.ts"
+import { apiKeyHashOf, denyStatusOf, type ForwardPath, reportOf, reportsRefusalsOnly, targetOf } from "./ForwardedRequest.ts"
 
 /** The headers of providers that do not take `Authorization: Bearer`. */
 const keyHeaders: { readonly [Name in Provider]?: string } = {
@@ -88,7 +88,7 @@ export const layer = HttpRouter.use(
       const api_key_hash = yield* apiKeyHashOf(request)
       const { after, options } = yield* reportOf(request.headers)
       const targets = [{ provider, endpoint: ownKeysOnly }]
-      const call = { after, mustSign: true, ofOneKey: true }
+      const call = { after, keepTrial: !reportsRefusalsOnly(path), mustSign: true, ofOneKey: true }
       const { next, outcome, text } = yield* attempts.next({ ...options, api_key_hash, model, targets }, call)
       if (outcome?._tag === "Succeeded") return nothing
       if (next?.attempt?.lease !== undefined && text !== undefined) {

@@ -50,8 +50,13 @@ export const makeRouting = (isSafe: (method: string, path: string) => boolean) =
   /** The template of the route that the router will match; undefined if none does. HEAD matches the route of GET. */
   const routeOf = (method: string, url: string): string | undefined =>
     routes.find(method === "HEAD" ? "GET" : method, url)?.handler
-  const record = ({ method, path }: Pick<HttpRouter.Route<unknown, unknown>, "method" | "path">) =>
-    method === "*" ? routes.all(path, path) : routes.on(method, path, path)
+  const record = ({ method, path }: Pick<HttpRouter.Route<unknown, unknown>, "method" | "path">) => {
+    // The router matches `/a/*` by `/a` too.
+    for (const pattern of new Set([path, path.replace(/\/\*$/, "")]) as ReadonlySet<HttpRouter.PathInput>) {
+      if (method === "*") routes.all(pattern, path)
+      else routes.on(method, pattern, path)
+    }
+  }
   return {
     routeOf,
     /** Whether a request that failed may be sent again. */

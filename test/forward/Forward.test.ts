@@ -189,6 +189,17 @@ layerLive(TestService.layer)("the socket for proxies", (it) => {
     assert.strictEqual(keyIn(yield* forward()), slow)
   })
 
+  it.effect("lets every request try a key after its cooldown if the proxy reports only refusals", function* () {
+    const { forward } = yield* scene(slow)
+    const refusedNext = (headers?: ReadonlyArray<Header>) => forward("openai?reports=refusals", headers)
+    yield* refusedNext(told(yield* refusedNext(), 429, [["X-Byok-Retry-After", "1"]]))
+    assert.strictEqual((yield* refusedNext()).status, 429)
+    yield* Effect.sleep("1100 millis")
+    for (const _ of [1, 2]) assert.strictEqual(keyIn(yield* refusedNext()), slow)
+    yield* refusedNext(told(yield* refusedNext(), 429, [["X-Byok-Retry-After", "30"]]))
+    assert.strictEqual((yield* refusedNext()).status, 429)
+  })
+
   it.effect("has the status of ?deny with the real one in X-Byok-Error, which /v1/refused renders", function* () {
     const { ask, forward } = yield* scene(slow)
     yield* forward("openai", told(yield* forward(), 429, [["X-Byok-Retry-After", "30"]]))

@@ -48,7 +48,7 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
       past: Past,
       options: AttemptOptions & { readonly request_id: string }
     ) {
-      const opening = nextAttempt(request, past, { ...options, keepTrial: true })
+      const opening = nextAttempt(request, past, options)
       const next = yield* Effect.catchTag(opening, "AnotherAccount", () => Effect.fail(new UnknownAttempt()))
       if (next.attempt === undefined) return { next, text: undefined }
       yield* synchronize
@@ -72,9 +72,9 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
        */
       next: Effect.fnUntraced(function* (
         request: RouterRequest,
-        { after, freshness = "now", mustSign = false, ofOneKey = false, request_id = randomUUID() }: AttemptCall
+        { after, ofOneKey = false, request_id = randomUUID(), ...asked }: AttemptCall
       ): Effect.fn.Return<AttemptAnswer, PlanFailure | UnknownAttempt, Scope.Scope> {
-        const common = { freshness, mustSign }
+        const common = { freshness: "now", keepTrial: true, ...asked } as const
         if (after === undefined) return { outcome: undefined, ...(yield* open(request, [], { ...common, request_id })) }
         const last = yield* read(after.attempt)
         const { account_id, key, past, provider } = last
@@ -123,7 +123,7 @@ export interface Report {
   readonly took_ms?: number
 }
 
-interface AttemptCall extends Pick<AttemptOptions, "freshness" | "mustSign"> {
+interface AttemptCall extends Pick<AttemptOptions, "freshness" | "keepTrial" | "mustSign"> {
   /** The result of the request's last attempt. */
   readonly after?: Report | undefined
   readonly request_id?: string | undefined

@@ -10,7 +10,14 @@ import { Attempts, type UnknownAttempt } from "../service/routing/Attempts.ts"
 import type { Lease } from "../service/routing/Lease.ts"
 import type { PlanFailure } from "../service/routing/RouterErrors.ts"
 import { Denial, denialAfter, denialFrom, denialResponse } from "./Denial.ts"
-import { apiKeyHashOf, denyStatusOf, type ForwardPath, reportOf, reportsRefusalsOnly, targetOf } from "./ForwardedRequest.ts"
+import {
+  apiKeyHashOf,
+  denyStatusOf,
+  type ForwardPath,
+  reportOf,
+  reportsRefusalsOnly,
+  targetOf
+} from "./ForwardedRequest.ts"
 
 /** The headers of providers that do not take `Authorization: Bearer`. */
 const keyHeaders: { readonly [Name in Provider]?: string } = {

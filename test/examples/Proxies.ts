@@ -48,6 +48,26 @@ const nginxChanges = (port: number, directory: string): ReadonlyArray<Change> =>
   ["error_log stderr;", `error_log stderr; access_log ${directory}/access.log;`]
 ]
 
+/** The locations that the README shows, in a server. */
+export const shownInReadme: Example = {
+  ...nginx,
+  files: ["../README.md"],
+  changes: ({ port, upstream }) => [
+    ["https://api.openai.com", `http://${upstream}`],
+    ["listen 8080;", `listen 127.0.0.1:${port};`]
+  ],
+  chains: false,
+  providers: ["openai"]
+}
+
+/** The configuration in a document, if a file is one. */
+const configurationIn = (text: string) => {
+  const [, shown] = /```nginx\n(.*?)```/s.exec(text) ?? []
+  if (shown === undefined) return text
+  const user = process.getuid?.() === 0 ? "user root root;" : ""
+  return `${user} events {} error_log stderr; http { access_log off; server { listen 8080; ${shown} } }`
+}
+
 export const examples: Readonly<Record<string, Example>> = {
   "nginx/smallest.conf": {
     ...nginx,
@@ -108,12 +128,11 @@ export const examples: Readonly<Record<string, Example>> = {
 
 /** Runs the proxy of an example until the scope closes; answers with its URL and what it prints. */
 export const startProxy = Effect.fnUntraced(function* (
-  name: string,
+  example: Example,
   socket: string,
   upstream: string,
   { debug = false, changes = [] }: { readonly debug?: boolean; readonly changes?: ReadonlyArray<Change> } = {}
 ) {
-  const example = examples[name] as Example
   const { files, program } = example
   const paths = yield* installedPrograms([program])
   if (files.includes("nginx/model.js") && !existsSync(nginxModule)) {
@@ -123,9 +142,9 @@ export const startProxy = Effect.fnUntraced(function* (
   const own = example.changes({ port, upstream, directory })
   const all = [["/run/byok/forward.sock", socket] as const, ...changes, ...own]
   if (debug && example.debug !== "-d") all.push(example.debug)
-  const texts = files.map((file) => readFileSync(join(folder, file), "utf8"))
+  const texts = files.map((file) => configurationIn(readFileSync(join(folder, file), "utf8")))
   for (const [text, by] of all) {
-    if (!texts.some((one) => one.includes(text))) throw new Error(`${name} has no ${text}`)
+    if (!texts.some((one) => one.includes(text))) throw new Error(`${files.join(", ")} has no ${text}`)
     texts.forEach((one, n) => (texts[n] = one.replaceAll(text, by)))
   }
   files.forEach((file, n) => writeFileSync(join(directory, basename(file)), texts[n] ?? ""))
@@ -147,11 +166,11 @@ export const startProxy = Effect.fnUntraced(function* (
       })
   )
   const answers = Effect.callback<boolean>((resume) => {
-    if (child.exitCode !== null) return resume(Effect.die(new Error(`${name} ended: ${printed}`)))
+    if (child.exitCode !== null) return resume(Effect.die(new Error(`${program} ended: ${printed}`)))
     const socket = connect(port, "127.0.0.1", () => resume(Effect.succeed(true)))
     socket.once("error", () => resume(Effect.succeed(false))).once("connect", () => socket.destroy())
   })
-  yield* eventually(`${name} listens`, answers)
+  yield* eventually(`${program} listens`, answers)
   const log = join(directory, "access.log")
   return {
     url: `http://127.0.0.1:${port}`,

@@ -11,7 +11,7 @@ import { assert, layerLive } from "../support/it.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
-import { examples, keyIn, provider, type Seen, startProxy } from "./Proxies.ts"
+import { examples, keyIn, provider, type Seen, shownInReadme, startProxy } from "./Proxies.ts"
 
 const good = "sk-good-0123456789-0123456789-AbCd"
 const limited = "sk-limited-9876543210-9876543210"
@@ -51,7 +51,7 @@ const answer = (key: string, response: ServerResponse, seen: Seen) => {
 
 /** A customer with keys of both providers, and an example of a proxy between it and them. */
 const scene = Effect.fnUntraced(function* (
-  name: string,
+  example: Parameters<typeof startProxy>[0],
   keys: ReadonlyArray<string | object>,
   options: Parameters<typeof startProxy>[3] & { readonly answer?: Parameters<typeof provider>[0] } = {}
 ) {
@@ -67,7 +67,7 @@ const scene = Effect.fnUntraced(function* (
   const listening = Layer.build(Layer.fresh(ForwardServer.layer(serverSettings, socket)))
   yield* Effect.provideService(listening, Scope.Scope, scope)
   const upstream = yield* provider(options.answer ?? answer)
-  const proxy = yield* startProxy(name, socket, upstream.address, options)
+  const proxy = yield* startProxy(example, socket, upstream.address, options)
   const send = (path: string, headers: Readonly<Record<string, string>> = {}, body: object = { model: "a/model" }) =>
     Effect.promise(async () => {
       const all = { authorization: `Bearer ${caller}`, ...headers }
@@ -113,14 +113,14 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
   const each = (
     title: string,
     body: (
-      name: string,
-      example: (typeof examples)[string]
+      example: (typeof examples)[string],
+      name: string
     ) => Effect.Effect<unknown, Effect.Error<ReturnType<typeof scene>>, Effect.Services<ReturnType<typeof scene>>>,
     names = Object.keys(examples)
   ) => {
     for (const [name, example] of Object.entries(examples).filter(([name]) => names.includes(name))) {
       it.effect(`${name} ${title}`, (context) =>
-        Effect.catchTag(body(name, example), "Skipped", ({ why }) =>
+        Effect.catchTag(body(example, name), "Skipped", ({ why }) =>
           Effect.sync(() => {
             context.skip(why)
           })
@@ -129,16 +129,16 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
     }
   }
 
-  each("reaches the next key with the SDK of a provider, which reads the stream", (name, { chains, providers }) =>
+  each("reaches the next key with the SDK of a provider, which reads the stream", (example) =>
     Effect.gen(function* () {
-      const { caller, proxy, seen } = yield* scene(name, [rejected, good])
-      for (const each of providers) {
+      const { caller, proxy, seen } = yield* scene(example, [rejected, good])
+      for (const each of example.providers) {
         assert.deepStrictEqual(yield* Effect.promise(() => clients[each](proxy.url, caller)), words)
         const requests = seen()
         assert.deepStrictEqual(requests.map(keyIn), [rejected, good])
         assert.deepStrictEqual(
           requests.map(({ headers }) => headers["x-stainless-retry-count"]),
-          chains ? ["0", "0"] : ["0", "1"]
+          example.chains ? ["0", "0"] : ["0", "1"]
         )
         for (const { body, headers, rawHeaders } of requests) {
           assert.include(body, "Count")
@@ -151,10 +151,10 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
     })
   )
 
-  each("never sends the caller's key to the provider, in whatever header", (name, { providers }) =>
+  each("never sends the caller's key to the provider, in whatever header", (example) =>
     Effect.gen(function* () {
-      const { caller, seen, send } = yield* scene(name, [good])
-      for (const each of providers) {
+      const { caller, seen, send } = yield* scene(example, [good])
+      for (const each of example.providers) {
         const both = { authorization: `Bearer ${caller}`, "x-api-key": caller }
         assert.strictEqual((yield* send(pathOf[each], both)).status, 200)
         const [request, ...others] = seen()
@@ -165,9 +165,27 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
     })
   )
 
-  each("answers 429 with Retry-After, 402 without a key and 401 to strangers, as byok does", (name) =>
+  it.effect(
+    "the locations that the README shows give the key to the provider, and no key without a caller",
+    (context) =>
+      Effect.gen(function* () {
+        const { chat, seen } = yield* scene(shownInReadme, [{ key: good, allowed_user_ids: null }])
+        assert.strictEqual((yield* chat({ "x-byok-user": "\t" })).status, 200)
+        assert.deepStrictEqual(seen().map(keyIn), [good])
+        assert.strictEqual((yield* chat({ authorization: "" })).status, 403)
+        assert.deepStrictEqual(seen(), [])
+      }).pipe(
+        Effect.catchTag("Skipped", ({ why }) =>
+          Effect.sync(() => {
+            context.skip(why)
+          })
+        )
+      )
+  )
+
+  each("answers 429 with Retry-After, 402 without a key and 401 to strangers, as byok does", (example) =>
     Effect.gen(function* () {
-      const one = yield* scene(name, [limited])
+      const one = yield* scene(example, [limited])
       for (const seen of [[limited], []]) {
         const { headers, status, text } = yield* one.chat()
         assert.deepStrictEqual([status, one.seenKeys()], [429, seen])
@@ -176,16 +194,16 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
       }
       const stranger = yield* one.chat({ authorization: "Bearer byok_ak_unknown" })
       assert.deepStrictEqual([stranger.status, stranger.text.includes("Invalid API key")], [401, true])
-      const none = yield* scene(name, [])
+      const none = yield* scene(example, [])
       const { status, text } = yield* none.chat()
       assert.deepStrictEqual([status, none.seenKeys()], [402, []])
       assert.include(text, "No key of this provider is stored")
     })
   )
 
-  each("answers 502 or 503 while byok is down, and sends no request to the provider", (name) =>
+  each("answers 502 or 503 while byok is down, and sends no request to the provider", (example) =>
     Effect.gen(function* () {
-      const { chat, seenKeys, stopByok } = yield* scene(name, [good])
+      const { chat, seenKeys, stopByok } = yield* scene(example, [good])
       assert.strictEqual((yield* chat()).status, 200)
       assert.deepStrictEqual(seenKeys(), [good])
       yield* stopByok
@@ -194,17 +212,21 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
     })
   )
 
-  each("passes on each chunk of a stream as it is sent", (name, { providers }) =>
+  each("passes on each chunk of a stream as it is sent", (example) =>
     Effect.gen(function* () {
       let go = () => {}
-      const { caller, proxy } = yield* scene(name, [good], {
+      let type = ""
+      const { caller, proxy } = yield* scene(example, [good], {
         answer: (_key, response) => {
-          response.writeHead(200, { "content-type": "text/event-stream" }).write("data: 1\n\n")
+          response.writeHead(200, { "content-type": type }).write("data: 1\n\n")
           // Only the client's first chunk lets the second go.
           go = () => response.end("data: 2\n\n")
         }
       })
-      for (const each of providers) {
+      const types = ["text/event-stream", "application/vnd.amazon.eventstream"]
+      const cases = example.providers.flatMap((each) => types.map((type) => [each, type] as const))
+      for (const [each, one] of cases) {
+        type = one
         const headers = { authorization: `Bearer ${caller}` }
         const chunks = yield* Effect.promise(async () => {
           const response = await fetch(`${proxy.url}${pathOf[each]}`, { method: "POST", headers, body: "{}" })
@@ -220,10 +242,10 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
     })
   )
 
-  each("ignores the client's own X-Byok headers", (name) =>
+  each("ignores the client's own X-Byok headers", (example) =>
     Effect.gen(function* () {
       const forUser = { key: good, allowed_user_ids: ["root"] }
-      const { chat, seenKeys } = yield* scene(name, [forUser])
+      const { chat, seenKeys } = yield* scene(example, [forUser])
       const headers = {
         "x-byok-user": "root",
         "x-byok-model": "a/model",
@@ -235,28 +257,30 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
       const { status, text } = yield* chat(headers)
       assert.deepStrictEqual([status, seenKeys()], [402, []])
       assert.include(text, "user_not_allowed")
-      const plain = yield* scene(name, [good])
+      const plain = yield* scene(example, [good])
       for (const _ of [1, 2]) assert.strictEqual((yield* plain.chat(headers)).status, 200)
       assert.deepStrictEqual(plain.seenKeys(), [good, good])
     })
   )
 
-  each("carries keys of 4 and of 8 kB", (name) =>
+  each("carries keys of 4 and of 8 kB", (example) =>
     Effect.gen(function* () {
       for (const length of [4096, 8192]) {
         const long = `sk-${"0123456789".repeat(820)}`.slice(0, length)
-        const { chat, seenKeys } = yield* scene(name, [rejected, long])
-        const statuses = [(yield* chat()).status, (yield* chat()).status]
+        const { chat, seenKeys } = yield* scene(example, [rejected, long])
+        // A body that fills buffers: the key must still have room.
+        const body = { model: "a/model", text: "x".repeat(100_000) }
+        const statuses = [(yield* chat({}, body)).status, (yield* chat({}, body)).status]
         assert.include(statuses, 200, `${length}`)
         assert.strictEqual(seenKeys().at(-1), long)
       }
     })
   )
 
-  each("lets a key that was refused before serve all requests after its cooldown", (name) =>
+  each("lets a key that was refused before serve all requests after its cooldown", (example) =>
     Effect.gen(function* () {
       let wait = "1"
-      const { chat, seenKeys } = yield* scene(name, [limited], {
+      const { chat, seenKeys } = yield* scene(example, [limited], {
         answer: (key, response, seen) => {
           if (wait === "") return answer("", response, seen)
           response.writeHead(429, { "retry-after": wait }).end("{}")
@@ -277,33 +301,31 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
     })
   )
 
-  each(
-    "logs no nine characters of a key at the default level, and at the level debug does (control)",
-    (name, { providers }) =>
-      Effect.gen(function* () {
-        for (const debug of [false, true]) {
-          const { caller, chat, proxy, send } = yield* scene(name, [rejected, limited, good], { debug })
-          for (const each of providers) {
-            for (const _ of [1, 2, 3]) yield* send(pathOf[each])
-            yield* send(pathOf[each], { authorization: "", "x-api-key": caller })
-          }
-          yield* chat()
-          yield* eventually("requests are logged", Effect.sync(proxy.printed), (text) =>
-            text.includes("/v1/chat/completions")
-          )
-          const leaked = leakOf(proxy.printed(), [rejected, limited, good])
-          assert.strictEqual(leaked !== undefined, debug, proxy.printed().slice(-3000))
+  each("logs no nine characters of a key at the default level, and at the level debug does (control)", (example) =>
+    Effect.gen(function* () {
+      for (const debug of [false, true]) {
+        const { caller, chat, proxy, send } = yield* scene(example, [rejected, limited, good], { debug })
+        for (const each of example.providers) {
+          for (const _ of [1, 2, 3]) yield* send(pathOf[each])
+          yield* send(pathOf[each], { authorization: "", "x-api-key": caller })
         }
-      })
+        yield* chat()
+        yield* eventually("requests are logged", Effect.sync(proxy.printed), (text) =>
+          text.includes("/v1/chat/completions")
+        )
+        const leaked = leakOf(proxy.printed(), [rejected, limited, good])
+        assert.strictEqual(leaked !== undefined, debug, proxy.printed().slice(-3000))
+      }
+    })
   )
 
   each(
     "sends the model of the body to byok, and a line break in it begins no header",
-    (name) =>
+    (example) =>
       Effect.gen(function* () {
         const forModel = { key: good, allowed_models: ["a/model"] }
         const forUser = { key: limited, allowed_user_ids: ["root"] }
-        const { chat, seenKeys } = yield* scene(name, [forUser, forModel])
+        const { chat, seenKeys } = yield* scene(example, [forUser, forModel])
         for (const [model, expected] of [
           ["a/model", 200],
           ["a/other", 402],
@@ -320,7 +342,7 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
 
   each(
     "can name a fixed model",
-    (name) =>
+    (example, name) =>
       Effect.gen(function* () {
         const forModel = { key: good, allowed_models: ["a/model"] }
         const changes: Readonly<Record<string, readonly [string, string]>> = {
@@ -328,9 +350,9 @@ layerLive(TestService.layer)("the example of a proxy", (it) => {
           "caddy/Caddyfile": ["?reports=refusals", "?reports=refusals&model=a/model"],
           "haproxy/haproxy.cfg": ['"/v1/forward/" .. provider', '"/v1/forward/" .. provider .. "?model=a/model"']
         }
-        const { chat } = yield* scene(name, [forModel], { changes: [changes[name] ?? ["", ""]] })
+        const { chat } = yield* scene(example, [forModel], { changes: [changes[name] ?? ["", ""]] })
         assert.strictEqual((yield* chat()).status, 200)
-        assert.strictEqual((yield* (yield* scene(name, [forModel])).chat()).status, 402, "control")
+        assert.strictEqual((yield* (yield* scene(example, [forModel])).chat()).status, 402, "control")
       }),
     Object.keys(examples).filter((name) => name !== "nginx/chain.conf")
   )

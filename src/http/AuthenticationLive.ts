@@ -12,7 +12,7 @@ import { orDefect } from "./databaseDefects.ts"
 import { errorResponse } from "./Envelope.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
 import { isRepeated } from "./RequestHead.ts"
-import { CurrentRequestLog } from "./traceAndLog.ts"
+import { CurrentRequestLog } from "../runtime/RequestLog.ts"
 
 const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
   const challenge = `Bearer realm="byok"${reason === undefined ? "" : `, error="${reason}"`}`

@@ -12,14 +12,8 @@ export const methodOf = (method: string) => (methods.has(method) ? method : "_OT
 /** The status of a request whose client left before its answer, as in nginx. Only series and logs have it. */
 export const clientGone = 499
 
-/** Measures connections, and requests until they are answered or their clients leave. */
-export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
-  const { counter, gauge, histogram } = yield* makeMeter
-  let active = 0
-  let connections = 0
-  gauge("byok.http.connections", {}, () => connections)
-  gauge("byok.http.connections.limit", {}, () => maxConnections)
-  gauge("http.server.active_requests", {}, () => active)
+/** Makes a function that records how long a request took. `route` is its template; undefined if it has none. */
+const makeDurations = Effect.map(makeMeter, ({ histogram }) => {
   const recordOf = memoize((route: string) =>
     memoize((method: string) =>
       memoize((status: number) =>
@@ -31,15 +25,33 @@ export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: num
       )
     )
   )
+  return (method: string, route: string | undefined, status: number, seconds: number) =>
+    recordOf(route ?? "unmatched")(methodOf(method))(status)(seconds)
+})
+
+/** Measures the requests of a Unix socket, whose connections are few and trusted. */
+export const makeSocketMeter = Effect.map(makeDurations, (ended): RequestMeter => {
+  const nothing = () => undefined
+  return { connected: nothing, disconnected: nothing, dropped: nothing, began: nothing, ended }
+})
+
+/** Measures connections, and requests until they are answered or their clients leave. */
+export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
+  const { counter, gauge } = yield* makeMeter
+  const record = yield* makeDurations
+  let active = 0
+  let connections = 0
+  gauge("byok.http.connections", {}, () => connections)
+  gauge("byok.http.connections.limit", {}, () => maxConnections)
+  gauge("http.server.active_requests", {}, () => active)
   return {
     connected: () => void (connections += 1),
     disconnected: () => void (connections -= 1),
     dropped: counter("byok.http.connections.dropped"),
     began: () => void (active += 1),
-    /** `route` is the template of the request's route; undefined if it has none. */
-    ended: (method: string, route: string | undefined, status: number, seconds: number) => {
+    ended: (method: string, route: string | undefined, status: number, seconds: number): void => {
       active -= 1
-      recordOf(route ?? "unmatched")(methodOf(method))(status)(seconds)
+      record(method, route, status, seconds)
     }
   }
 })

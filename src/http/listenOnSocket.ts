@@ -5,6 +5,8 @@ import { dirname, resolve } from "node:path"
 import { Data, Effect } from "effect"
 import { otherWriterOf } from "../runtime/otherWriter.ts"
 import { makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
+import { makeSocketMeter } from "./RequestMeter.ts"
+import { Routing } from "./Routing.ts"
 import { listen, type ServerSettings } from "./Server.ts"
 
 /** The access log of a server on a Unix socket, and the limits for its clients. */
@@ -17,7 +19,8 @@ export type SocketSettings = ServerLimits & Pick<ServerSettings, "accessLog">
 export const listenOnSocket = Effect.fnUntraced(function* (settings: ServerLimits, setting: string, path: string) {
   const refuse = (rule: string) => new SocketRefused({ message: `${setting} ${rule}.` })
   const prepared = Effect.mapError(prepareSocketPath(path), refuse)
-  const listening = Effect.mapError(listen(makeServer(settings), { path }, "1 second"), ({ cause }) =>
+  const measured = { meter: yield* makeSocketMeter, routing: yield* Routing }
+  const listening = Effect.mapError(listen(makeServer(settings, measured), { path }, "1 second"), ({ cause }) =>
     refuse(errorCode(cause) === "EADDRINUSE" ? inUse : "must be free to listen on")
   )
   return yield* Effect.andThen(prepared, listening)
@@ -79,8 +82,8 @@ const tryOrRefuse = <A>(run: () => A, rule: string) => Effect.try({ try: run, ca
 const errorCode = (error: unknown): unknown => Reflect.get(Object(error) as object, "code")
 
 /** Makes a server whose socket has mode 0660 from the start: `listen` creates it synchronously, under this umask. */
-const makeServer = (limits: ServerLimits) => {
-  const limited = makeNodeServer(limits)
+const makeServer = (limits: ServerLimits, measured: Parameters<typeof makeNodeServer>[2]) => {
+  const limited = makeNodeServer(limits, undefined, measured)
   const { server } = limited
   const originalListen = server.listen.bind(server) as (...args: ReadonlyArray<unknown>) => Server
   server.listen = (...args: ReadonlyArray<unknown>) => {

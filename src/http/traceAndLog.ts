@@ -1,24 +1,12 @@
 import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
-import type { AccountId, ApiKeyHash, LinkId } from "../domain/Identifiers.ts"
+import { CurrentRequestLog, type RequestLog } from "../runtime/RequestLog.ts"
 import { refusedStatusOf } from "./TransportRefusal.ts"
 import { clientGone, methodOf } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
 /** Whether requests are logged. */
 export class AccessLog extends Context.Service<AccessLog, boolean>()("byok/AccessLog") {}
-
-/** The caller of a request, filled in by authentication. */
-interface RequestLogContext {
-  api_key_hash?: ApiKeyHash
-  link_id?: LinkId
-  account_id?: AccountId
-}
-
-/** The log context of the current request; undefined unless requests are logged. */
-export const CurrentRequestLog = Context.Reference<RequestLogContext | undefined>("byok/CurrentRequestLog", {
-  defaultValue: () => undefined
-})
 
 /** Begins a request's span, as a child of the one in its headers. Undefined if it is unsampled and has no parent. */
 const beginRequestSpan = (
@@ -76,7 +64,7 @@ type Answer<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
 
 /**
  * Makes a wrapper that answers a request within a span and, if `AccessLog` is on, logs a line. Both name the route's
- * template; the line also names the caller. Except for the request id, neither contains text from the client. Probes
+ * template; the line also has the `RequestLog`. Except for the request id, neither contains text from the client. Probes
  * are not traced, and are logged at `debug`.
  */
 export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
@@ -93,7 +81,7 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
           const route = routeOf(method, url)
           const isProbe = route?.startsWith("/health/") === true
           const span = isTraceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
-          const logContext: RequestLogContext | undefined = isLogged ? {} : undefined
+          const logContext: RequestLog | undefined = isLogged ? {} : undefined
           if (span === undefined && logContext === undefined) return answer
           const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
             const answeredStatus = Exit.isSuccess(exit) ? exit.value.status : clientGone

@@ -1,12 +1,15 @@
+import { join } from "node:path"
 import { Redacted, Schema } from "effect"
 import { hashApiKey } from "../../src/runtime/ApiKey.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, send } from "../support/http/HttpProbe.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"
+import { ask, own } from "../gateway/socket.ts"
 import { OnDatabase } from "../support/process/firstStart.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const Entry = Schema.Struct({
   level: Schema.String,
@@ -83,6 +86,40 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
     assert.strictEqual(span?.resource["service.instance.id"], "pod-1")
     for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
   })
+
+  it.effect(
+    "ACCESS_LOG=true names the attempt and the reported outcome of a gateway's request, and no key",
+    function* () {
+      const { key, settings } = yield* OnDatabase
+      const path = join(yield* temporaryDirectory, "gateway.sock")
+      const variables = { ACCESS_LOG: "true", LOG_FORMAT: "json", BYOK_GATEWAY_SOCKET: path }
+      const { stderr, url } = yield* startService({ ...settings, ...variables })
+      const credential_id = createdId(yield* create(url, key, { provider: own.provider, key: secret }))
+      yield* eventually("the first line", () => requestsIn(stderr()).length > 0)
+    const { account_id } = requestsIn(stderr())[0]?.annotations ?? assert.fail()
+      const asked = { account_id, model: "a/model", targets: [own] }
+      const { data } = JSON.parse((yield* ask(path, "POST", "/v1/attempts", asked)).text) as {
+        readonly data: { readonly next: { readonly attempt: string } }
+      }
+      const after = { attempt: data.next.attempt, status: 429 }
+      yield* ask(path, "POST", "/v1/attempts", { ...asked, after })
+      yield* ask(path, "POST", "/v1/reports", { reports: [after, after] })
+      yield* eventually("the last line", () => stderr().includes("/v1/reports"))
+      const lines = requestsIn(stderr()).filter(({ annotations: { route } }) => String(route).startsWith("/v1/"))
+      const logged = lines.map(({ annotations: { account_id, attempt, reported, route } }) => {
+        return { account_id, attempt, reported, route }
+      })
+      const place = { provider: "azure", credential_id }
+      const reported = { account_id, ...place, outcome: "rate_limited" }
+      assert.deepStrictEqual(logged, [
+        { account_id, attempt: place, reported: undefined, route: "/v1/attempts" },
+        { account_id, attempt: undefined, reported: [reported], route: "/v1/attempts" },
+        { account_id: undefined, attempt: undefined, reported: [reported, reported], route: "/v1/reports" }
+      ])
+      assert.notInclude(stderr(), secret.slice(0, 12))
+      assert.notInclude(stderr(), data.next.attempt.slice(0, 12))
+    }
+  )
 
   it.effect("ACCESS_LOG=true logs health probes at level debug", function* () {
     const { key, settings } = yield* OnDatabase

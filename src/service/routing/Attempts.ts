@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto"
 import { Clock, Context, Data, Effect, Layer, type Scope } from "effect"
 import { monotonicMillis } from "../../domain/routing/Health.ts"
-import { type Outcome, outcomeOf } from "../../domain/routing/Outcome.ts"
+import { type Outcome, outcomeNames, outcomeOf } from "../../domain/routing/Outcome.ts"
 import { credentialOf, isFinal, outcomeAfter, type Past } from "../../domain/routing/Past.ts"
 import type { Plan } from "../../domain/routing/Plan.ts"
 import { ownKeysOnly, type RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import { AttemptMac } from "../../port/AttemptMac.ts"
+import { CurrentRequestLog } from "../../runtime/RequestLog.ts"
 import { decodeAttempt, encodeAttempt, type RecordedAttempt } from "./attemptText.ts"
 import type { AttemptOptions, NextAttempt } from "./NextAttempt.ts"
 import { Router } from "./Router.ts"
@@ -39,7 +40,8 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
       const answered: Outcome =
         status === undefined ? { _tag: "Abandoned" } : outcomeOf({ provider, status, body, retry_after }, answered_at)
       const outcome = outcomeAfter(past, provider, answered)
-      return key === undefined ? Effect.succeed(outcome) : Effect.as(reportKey(key, outcome, answered_at), outcome)
+      const reporting = key === undefined ? Effect.void : reportKey(key, outcome, answered_at)
+      return Effect.as(Effect.andThen(logReport(recorded, outcome), reporting), outcome)
     }
 
     /** Opens the next attempt after the past of a request, and makes its text. */
@@ -50,6 +52,7 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
     ) {
       const opening = nextAttempt(request, past, options)
       const next = yield* Effect.catchTag(opening, "AnotherAccount", () => Effect.fail(new UnknownAttempt()))
+      yield* logNext(next)
       if (next.attempt === undefined) return { next, text: undefined }
       yield* synchronize
       const { lease, step } = next.attempt
@@ -109,6 +112,25 @@ export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
 }) {
   static readonly layer = Layer.effect(this, this.make)
 }
+
+/** Adds an attempt that is handed out to the access log. */
+const logNext = ({ attempt, request }: NextAttempt) =>
+  Effect.map(CurrentRequestLog, (log) => {
+    if (log === undefined) return
+    log.account_id = request.account_id
+    if (attempt === undefined) return
+    const { provider } = attempt.step
+    log.attempt = { provider, credential_id: attempt.lease?.terms.credential_id ?? null }
+  })
+
+/** Adds a reported result to the access log. */
+const logReport = ({ account_id, key, provider }: RecordedAttempt, { _tag }: Outcome) =>
+  Effect.map(CurrentRequestLog, (log) => {
+    if (log === undefined) return
+    const credential_id = key?.terms.credential_id ?? null
+    const reported = { account_id, provider, credential_id, outcome: outcomeNames[_tag] }
+    log.reported = [...(log.reported ?? []), reported]
+  })
 
 /** The result of an attempt, as its gateway reports it. */
 export interface Report {

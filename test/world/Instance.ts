@@ -110,7 +110,7 @@ export const poolNameOf = ({ workspace_id }: Pick<PoolOwner, "workspace_id">, pr
   `${workspace_id} ${provider}`
 
 const away = (sqlstate: string, kind = "ConnectionError") =>
-  Exit.die(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
+  Exit.fail(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
 
 /** A broken connection; no disk or connections left; another state or a lock of an object; a fault of the server. */
 const refusals = ["08006", "53100", "53300", "55000", "55P03", "XX000"]
@@ -210,7 +210,7 @@ export class Instance {
     name: string,
     rows: ReadonlyArray<string>,
     statement: Effect.Effect<A, E>
-  ): Effect.Effect<A, E | ServiceUnavailable> {
+  ): Effect.Effect<A, E | DatabaseFailure | ServiceUnavailable> {
     const { carriedOut, simulation } = this.#shared
     return Effect.withFiber((fiber) => {
       const act = fiber.getRef(CurrentAct)
@@ -231,7 +231,7 @@ export class Instance {
     rows: ReadonlyArray<string>,
     acts: ReadonlyArray<Act | undefined>,
     made: Effect.Effect<A, E>
-  ): Effect.Effect<A, E | ServiceUnavailable> {
+  ): Effect.Effect<A, E | DatabaseFailure | ServiceUnavailable> {
     const { background, lockedUntil, random } = this.#shared
     return Effect.suspend(() => {
       const drawn: ReadonlyArray<Fault> = ["lost before", "lost after", "late", "locked", "busy"]
@@ -242,7 +242,7 @@ export class Instance {
         if (act !== undefined) act.statements += 1
       }
       const isWrite = /insert|update|delete|reorder|store|conclude|clear/.test(name)
-      const carried = (): Effect.Effect<A, E | ServiceUnavailable> => {
+      const carried = (): Effect.Effect<A, E | DatabaseFailure | ServiceUnavailable> => {
         if (fault === undefined) return made
         this.#met(...acts)
         switch (fault) {

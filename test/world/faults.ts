@@ -62,7 +62,6 @@ export const known: Readonly<Record<string, number>> = {
   "an update that loses a race is not retried": 239,
   "an event names no link": 97,
   "Retry-After is not limited to an hour": 27,
-  "a link writes after its revocation": 9349,
   "the write of a closed link is stored": 2158,
   "a delete does not lower the member count": 9,
   "a delete does not lower the byte count": 9
@@ -123,6 +122,12 @@ export const seldom: ReadonlyArray<History> = [
   ),
   // A key whose row is locked is refused, and then another one.
   history(create(0), step({ do: "lock row", pick: 0, millis: 120_000 }), create(0), rejected, rejected),
+  // A link is revoked while its write waits.
+  history(
+    step({ do: "link", tenant: 0, purpose: 0, provider: 0, pick: 0 }),
+    { ...useLink, faults: [[2, "locked"]] },
+    step({ do: "revoke link", link: 0 }, { wait: 50, joins: false })
+  ),
   // A workspace goes while a create is on its way.
   history(
     create(0, { faults: [[2, "locked"]] }),

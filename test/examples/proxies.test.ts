@@ -1,8 +1,6 @@
-import Anthropic from "@anthropic-ai/sdk"
 import { Effect, Exit, Layer, Scope } from "effect"
 import type { ServerResponse } from "node:http"
 import { join } from "node:path"
-import OpenAI from "openai"
 import * as ForwardServer from "../../src/forward/ForwardServer.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
@@ -11,6 +9,7 @@ import { assert, layerLive } from "../support/it.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { readAnthropic, readOpenAI } from "./sdkClients.ts"
 import { examples, keyIn, provider, type Seen, shownInReadme, startProxy } from "./Proxies.ts"
 
 const good = "sk-good-0123456789-0123456789-AbCd"
@@ -84,26 +83,6 @@ const scene = Effect.fnUntraced(function* (
     chat: (headers?: Readonly<Record<string, string>>, body?: object) => send("/v1/chat/completions", headers, body)
   }
 })
-
-const readOpenAI = async (url: string, apiKey: string) => {
-  const client = new OpenAI({ apiKey, baseURL: `${url}/v1` })
-  const messages = [{ role: "user" as const, content: "Count" }]
-  const chunks = await client.chat.completions.create({ model: "a/model", messages, stream: true })
-  const texts: Array<string> = []
-  for await (const { choices } of chunks) texts.push(choices[0]?.delta.content ?? "")
-  return texts
-}
-
-const readAnthropic = async (baseURL: string, apiKey: string) => {
-  const client = new Anthropic({ apiKey, baseURL })
-  const messages = [{ role: "user" as const, content: "Count" }]
-  const events = await client.messages.create({ model: "a/model", max_tokens: 9, messages, stream: true })
-  const texts: Array<string> = []
-  for await (const event of events) {
-    if (event.type === "content_block_delta" && event.delta.type === "text_delta") texts.push(event.delta.text)
-  }
-  return texts
-}
 
 const clients = { openai: readOpenAI, anthropic: readAnthropic }
 const pathOf = { openai: "/v1/chat/completions", anthropic: "/v1/messages" }

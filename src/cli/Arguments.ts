@@ -1,7 +1,7 @@
 import { Effect, Option, Schema } from "effect"
 import { CliError, Command, Flag, Param } from "effect/cli"
 import { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
-import { Provider } from "../domain/Provider.ts"
+import { Provider, unknownProvider } from "../domain/Provider.ts"
 import { NonEmptyShortText } from "../domain/checkInput.ts"
 
 /** `byok`, with the flag that all subcommands share. */
@@ -65,7 +65,17 @@ export const credentialId = argument("ID", "Id of the credential", CredentialId,
 
 export const workspace = flag("workspace", "Id of the workspace", WorkspaceId, "be a UUID")
 
-export const provider = flag("provider", "Slug of the provider", Provider, "be a known provider slug")
+const decodeProvider = Schema.decodeUnknownOption(Provider)
+
+export const provider = Flag.String("provider").pipe(
+  Flag.withDescription("Slug of the provider"),
+  Flag.mapEffect((text) =>
+    Option.match(decodeProvider(text), {
+      onNone: () => Effect.fail(new CliError.UserError({ cause: `--provider ${unknownProvider(text)}.` })),
+      onSome: Effect.succeed
+    })
+  )
+)
 
 export const name = flag(
   "name",

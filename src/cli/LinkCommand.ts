@@ -1,4 +1,4 @@
-import { Effect, Option, Record, Result } from "effect"
+import { Effect, Option, Record, Redacted, Result } from "effect"
 import { Command, Flag } from "effect/cli"
 import { CredentialId, LinkId } from "../domain/Identifiers.ts"
 import { decodeNewLink, Purpose } from "../domain/Link.ts"
@@ -28,7 +28,10 @@ const create = Command.make(
     yield* decodeNewLink(request).pipe(
       Effect.flatMap((link) => withLinks(({ create }) => create(account, link))),
       Effect.catchTag("InvalidParams", refusedAs("No link was made")),
-      thenPrint(({ link_id }) => `a link was made, and \`byok link revoke ${link_id} --account ${account}\` revokes it`)
+      thenPrint(
+        ({ link_id, url }) =>
+          `a link to ${new URL(Redacted.value(url)).origin} was made (PUBLIC_URL changes that address), and \`byok link revoke ${link_id} --account ${account}\` revokes it`
+      )
     )
   })
 ).pipe(Command.withDescription("Make a link with which the owner of a key adds, replaces or manages it in a browser"))

@@ -53,12 +53,17 @@ const slugNear = (text: string): string | undefined => {
   return slugs.find((slug) => otherNames[slug]?.includes(name) === true) ?? nearestWord(text, slugs)
 }
 
+/** The rule that a text breaks which is no provider's slug, with the slug that is likely meant, if any. */
+export const unknownProvider = (text: string): string => {
+  const nearest = slugNear(text)
+  return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
+}
+
 /** A provider in a request. The error for an unknown slug names the one that is likely meant, if any. */
 export const RequestedProvider = Provider.pipe(
   checkInput((input) => {
     if (knownSlugs.has(input)) return true
-    const nearest = typeof input === "string" ? slugNear(input) : undefined
-    return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
+    return typeof input === "string" ? unknownProvider(input) : unknownSlug
   })
 )
 

@@ -150,10 +150,10 @@ const unknownAttempt = (path: ReadonlyArray<string>) => ({
   message: "must be the attempt of an answer within the last hour, for the same account"
 })
 
-/** The issue of an account without a default workspace, such as an unknown account. */
+/** The issue of an account that is unknown, or has no default workspace any more. */
 const noDefaultWorkspace = {
   path: ["account_id"],
-  message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
+  message: "is no account, or its default workspace was deleted: then workspace_id must name another one"
 }
 
 const tokensRequired = InvalidParams.of({

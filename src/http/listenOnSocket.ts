@@ -43,7 +43,9 @@ const prepareSocketPath = Effect.fnUntraced(function* (path: string) {
     "must be in a folder that exists"
   )
   if (other !== undefined) {
-    return yield* Effect.fail("must be in a folder that, like each above it, only this user or root can write to")
+    return yield* Effect.fail(
+      `must be in a folder that, like each above it, only this user or root can write to: ${other.by} can write to ${other.path}`
+    )
   }
   const existing = yield* tryOrRefuse(
     () => lstatSync(path, { throwIfNoEntry: false }),

@@ -10,7 +10,7 @@ First start: created account ${account_id} with this management key, shown only 
 
   ${management_key}
 
-Add a provider key in a browser, with a link that ends in a day:
+Add a provider key in a browser, with a link that ends in a day and works in the first tab that opens it:
 
   ${manage_url}
 
@@ -34,7 +34,8 @@ export const welcome = (settings: Settings, json: boolean) =>
       const url = HttpServer.formatAddress(address).replace(/^http:/, Option.isSome(tls) ? "https:" : "http:")
       const { pid } = process
       if (!json) {
-        yield* Console.log(`byok listens on ${url} as process ${pid}; its documentation is at ${url}/docs`)
+        const local = localUrlOf(settings, address.port)
+        yield* Console.log(`byok listens on ${url} as process ${pid}; its documentation is at ${local}/docs`)
       }
       const firstAccount = Effect.gen(function* () {
         const { account_id, management_key, workspace_id } = yield* accounts.createAccount("first account")

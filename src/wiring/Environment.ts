@@ -60,11 +60,14 @@ export const setting = <A>(name: string, { expected, read }: Kind<A>) =>
     return Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
   })
 
-/** Warns of unknown variables BYOK_… if a setting has a similar name. Call it after reading all settings. */
+/** The shortest name that is compared: shorter ones of other programs resemble HOST and PORT by chance. */
+const shortestMisspelt = 7
+
+/** Warns of unknown variables if a setting has a similar name. Call it after reading all settings. */
 export const warnOfMisspelt = Effect.suspend(() => {
-  const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !namesRead.has(name))
+  const unknown = Object.keys(process.env).filter((name) => name.length >= shortestMisspelt && !namesRead.has(name))
   return Effect.forEach(unknown, (name) => {
-    const unprefixed = name.slice("BYOK_".length)
+    const unprefixed = name.startsWith("BYOK_") ? name.slice("BYOK_".length) : name
     const nearest = namesRead.has(unprefixed) ? unprefixed : nearestWord(name, Array.from(namesRead))
     return nearest === undefined ? Effect.void : Effect.logWarning(`${name} is not a setting: is ${nearest} meant?`)
   })

@@ -92,13 +92,22 @@ layerLive(CommandLine.layer, { concurrent: true })(
     })
 
     it.effect("a warning suggests the right name of a misspelt setting (C6)", function* () {
-      const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }
+      const misspelt = {
+        BYOK_KEYRINGFILE: canary,
+        BYOK_DATABASE_URL: canary,
+        BYOK_SERVICE_HOST: canary,
+        MAX_CREDENTIAL: canary,
+        LOGLEVEL: canary,
+        POST: canary
+      }
       const { stderr } = yield* runByok(["account", "list"], { ...misspelt, LOG_FORMAT: "logfmt" })
       assert.deepStrictEqual(
         Array.from(stderr.matchAll(/level=WARN .*message="(.*)"/g), ([, message]) => message),
         [
           "BYOK_KEYRINGFILE is not a setting: is BYOK_KEYRING_FILE meant?",
-          "BYOK_DATABASE_URL is not a setting: is DATABASE_URL meant?"
+          "BYOK_DATABASE_URL is not a setting: is DATABASE_URL meant?",
+          "MAX_CREDENTIAL is not a setting: is MAX_CREDENTIALS meant?",
+          "LOGLEVEL is not a setting: is LOG_LEVEL meant?"
         ]
       )
       assert.notInclude(stderr, canary)

@@ -113,12 +113,15 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     mkdirSync(shared)
     chmodSync(shared, 0o775)
     symlinkSync(join(open, "own"), join(directory, "link"))
-    const closed = "in a folder that, like each above it, only this user or root can write to"
+    const closedBy = (by: string, folder: string) =>
+      `in a folder that, like each above it, only this user or root can write to: ${by} can write to ${folder}`
+    const closed = closedBy("every user", open)
+    const group = closedBy(`group ${statSync(shared).gid}`, shared)
     for (const [path, why] of [
       [join(open, "s"), closed],
       [join(open, "own", "s"), closed],
       [join(directory, "link", "s"), closed],
-      [join(shared, "s"), closed],
+      [join(shared, "s"), group],
       [join(directory, "none", "s"), "in a folder that exists"],
       [join(directory, "file"), "a socket or not exist: a file or link is there"]
     ] as const) {

@@ -29,14 +29,14 @@ const parts = Effect.gen(function* () {
       works: () => ({ BYOK_GATEWAY_SOCKET: join(directory, "socket") }),
       refused: [
         { BYOK_GATEWAY_SOCKET: join(open, "socket") },
-        "BYOK_GATEWAY_SOCKET must be in a folder that, like each above it, only this user or root can write to."
+        `BYOK_GATEWAY_SOCKET must be in a folder that, like each above it, only this user or root can write to: every user can write to ${open}.`
       ]
     },
     "the socket for proxies": {
       works: () => ({ BYOK_FORWARD_SOCKET: join(directory, "forward") }),
       refused: [
         { BYOK_FORWARD_SOCKET: join(open, "forward") },
-        "BYOK_FORWARD_SOCKET must be in a folder that, like each above it, only this user or root can write to."
+        `BYOK_FORWARD_SOCKET must be in a folder that, like each above it, only this user or root can write to: every user can write to ${open}.`
       ]
     },
     "a collector that does not answer": { works: () => ({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${taken}` }) }

@@ -1,5 +1,7 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import { Schema } from "effect"
-import { Credential } from "../../src/domain/Credential.ts"
+import { Credential, memberNames, members } from "../../src/domain/Credential.ts"
 import { anyCredential } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -53,4 +55,25 @@ describe("a credential in an answer (section 2.1)", () => {
     },
     { arbitrary: { runs: 30 } }
   )
+})
+
+const page = readFileSync(join(import.meta.dirname, "../../docs/concepts.md"), "utf8")
+const [, section = ""] = /^## The fields of a credential\n(.*?)^## /ms.exec(page) ?? []
+
+describe("the table of fields in docs/concepts.md (section 2.1, section 4.1)", () => {
+  it("has every field in the order of an answer, with who sets it and its default", () => {
+    const rows = Array.from(
+      section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) *\| \w.* \|$/gm),
+      ([, name, setBy, byDefault = ""]) => [name, setBy, byDefault.replace(/^`(.*?)`.*/, "$1")]
+    )
+    const setByOf = (member: object) =>
+      "input" in member ? "create, update" : "createOnly" in member ? "create" : "byok"
+    const stated: Readonly<Record<string, string>> = { provider: "required", workspace_id: "the default one" }
+    const defaultOf = (name: string, member: object) =>
+      stated[name] ?? ("default" in member ? String(member.default) : "")
+    assert.deepStrictEqual(rows, [
+      ["key", "create, update", "required"],
+      ...memberNames.map((name) => [name, setByOf(members[name]), defaultOf(name, members[name])])
+    ])
+  })
 })

@@ -134,7 +134,9 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
       /^\$ (?:([A-Z]+)=(\S+)|(curl (?:.*\\\n)*.*)\n([^$`]*))$/gm
     )) {
       if (name !== undefined) {
-        const member = { ACCOUNT: "account_id", KEY: "management_key", ATTEMPT: "attempt" }[name] ?? assert.fail(name)
+        const member =
+          { ACCOUNT: "account_id", KEY: "management_key", ATTEMPT: "attempt", CREDENTIAL: "id" }[name] ??
+          assert.fail(name)
         known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
         if (name === "KEY") yield* createAs(url, known[name], { provider: "google-vertex", key: account })
         continue
@@ -153,7 +155,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
       }
       commands += 1
     }
-    assert.strictEqual(commands, 7)
+    assert.strictEqual(commands, 8)
   })
 
   it.effect("answers 503 in a process that lost its database, while another process serves (E21)", function* () {

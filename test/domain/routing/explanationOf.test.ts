@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import { Schema } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Pasts from "../../../src/domain/routing/Past.ts"
@@ -6,6 +8,7 @@ import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { Explanation } from "../../../src/domain/routing/Explanation.ts"
+import { exclusionReasons, type SharedReason } from "../../../src/domain/routing/Plan.ts"
 import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
   anyRoutingCase,
@@ -275,4 +278,24 @@ describe("the hint at a model that nearly matches an allow list (E18)", () => {
       assert.isUndefined(makeNearMiss("openai/gpt-4o")(allowed))
     }
   )
+})
+
+const page = readFileSync(join(import.meta.dirname, "../../../docs/api.md"), "utf8")
+const [, section = ""] = /^## Why was my key not used\?\n(.*?)^## /ms.exec(page) ?? []
+const removalReasons = {
+  region: true,
+  zdr: true,
+  seal: true,
+  none_there: true,
+  is_required: true,
+  is_byok_only: true
+} satisfies Record<SharedReason["reason"], true>
+
+describe("the table of reasons in docs/api.md (Q9)", () => {
+  it("says of every reason whether it is against a credential, shared capacity or both", () => {
+    const rows = Array.from(section.matchAll(/^\| `(\w+)` +\| (.*?) *\| (.*?) *\|$/gm))
+    const namesWith = (column: number) => rows.filter((row) => row[column] !== "").map(([, name]) => name)
+    assert.sameMembers(namesWith(2), [...exclusionReasons])
+    assert.sameMembers(namesWith(3), Object.keys(removalReasons))
+  })
 })

@@ -68,7 +68,7 @@ const exported = Object.keys(manifest.exports).map((path) => `byok${path.slice(1
 
 /** The modules of the package that the documents name, in code and in prose. */
 const documented = () => {
-  const pages = ["docs/in-process.md", "docs/api.md", "docs/commands.md", "docs/settings.md"].map((page) =>
+  const pages = ["docs/in-process.md", "docs/api.md", "docs/keys.md", "docs/settings.md"].map((page) =>
     readFileSync(join(project, page), "utf8")
   )
   const names = pages.flatMap((page) => page.match(/(?<=")byok(?=")|(?<=["`])byok\/[\w/]+(?=["`])/g) ?? [])

@@ -19,7 +19,7 @@ const page = readFileSync(join(import.meta.dirname, "../../docs/keys.md"), "utf8
 const [, section = ""] = /^## Rotate the keyring\n(.*?)^## /ms.exec(page) ?? []
 const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
 /** The commands of the four steps, as docs/keys.md gives them. */
-const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, commands = ""]) => commands)
+const steps = /^```sh\n(.*?)^```/ms.exec(section)?.[1]?.split("\n\n") ?? []
 
 /** A database, a directory with a keyring file, and a shell in it. */
 const begin = Effect.gen(function* () {

@@ -15,9 +15,11 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/keys.md"), "utf8")
-const [, runbook = ""] = /^## Erase a key for good\n(.*?)^## /ms.exec(page) ?? []
-/** The commands of the runbook, without the signals to instances. */
-const commands = Array.from(runbook.matchAll(/^ *byok ([^#&\n]+)/gm), ([, args = ""]) => args.trim())
+const sectionOf = (title: string) => new RegExp(`^## ${title}\\n(.*?)^## `, "ms").exec(page)?.[1] ?? ""
+/** The commands of the rotation that the runbook asks for, without the signals to instances. */
+const commands = Array.from(sectionOf("Rotate the keyring").matchAll(/^ *byok ([^#&\n]+)/gm), ([, args = ""]) =>
+  args.trim()
+)
 
 const opensIn = (url: string, keyring: string, made: ReadonlyArray<Made>, claimed?: string) =>
   Effect.scoped(Effect.flatMap(storesOn(url), (stores) => Effect.provide(openedWith(keyring, made, claimed), stores)))
@@ -26,6 +28,7 @@ describe("the runbook that erases a key for good (docs/keys.md, L12)", () => {
   it.live(
     "leaves a keyring that opens the deleted key in no copy, and the other keys in a later copy",
     function* () {
+      assert.include(sectionOf("Erase a key for good"), "2. [Rotate the keyring](#rotate-the-keyring)")
       const DATABASE_URL = yield* migratedDatabase
       const keyring = join(yield* temporaryDirectory, "keyring")
       writeFileSync(keyring, `${ringOf("old")}\n`, { mode: 0o600 })
@@ -62,7 +65,13 @@ describe("the runbook that erases a key for good (docs/keys.md, L12)", () => {
           assert.strictEqual(answer.status, 200)
           assert.deepStrictEqual(
             commands.map((command) => command.replace(/ (NEW|OLD)-ID$/, "")),
-            ["keyring add", "keyring promote", "keyring rewrap", "keyring retire"]
+            [
+              "keyring add",
+              "keyring promote",
+              "keyring rewrap --rate 1000 --batch 500",
+              "keyring status",
+              "keyring retire"
+            ]
           )
           let reloads = 0
           for (const command of commands) {
@@ -70,7 +79,7 @@ describe("the runbook that erases a key for good (docs/keys.md, L12)", () => {
             const args = command.replace("NEW-ID", added).replace("OLD-ID", "old").split(" ")
             const { code, stderr } = yield* runByok(args, { DATABASE_URL, BYOK_KEYRING_FILE: keyring })
             assert.strictEqual(code, 0, stderr)
-            if (command === "keyring rewrap") continue
+            if (/^keyring (rewrap|status)/.test(command)) continue
             yield* service.signal("SIGHUP")
             reloads += 1
             yield* eventually(

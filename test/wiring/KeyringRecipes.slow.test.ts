@@ -31,7 +31,7 @@ const recipes = new Map(
     const blocks = Array.from(text.matchAll(/(?:[Ii]n `([\w-]+)`:\n\n)?^```sh\n(.*?)^```/gms))
     const scripts = blocks.flatMap(([, name, script = ""]) => (name === undefined ? [] : [[name, script] as const]))
     const commands = blocks.flatMap(([, name, script = ""]) => (name === undefined ? [script] : [])).join("")
-    const ini = Array.from(text.matchAll(/^(BYOK_\w+)=(.*)$/gm), ([, name = "", value = ""]) => [name, value])
+    const ini = Array.from(text.matchAll(/^# (BYOK_\w+)=(.*)$/gm), ([, name = "", value = ""]) => [name, value])
     return [title, { text, commands, scripts, settings: Object.fromEntries(ini) as Record<string, string> }]
   })
 )

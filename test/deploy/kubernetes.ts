@@ -5,6 +5,7 @@ import { Effect } from "effect"
 import { Deployment } from "kubernetes-models/apps/v1/Deployment"
 import { HorizontalPodAutoscaler } from "kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler"
 import { Job } from "kubernetes-models/batch/v1/Job"
+import { Ingress } from "kubernetes-models/networking.k8s.io/v1/Ingress"
 import { NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy"
 import { PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget"
 import { ConfigMap } from "kubernetes-models/v1/ConfigMap"
@@ -34,6 +35,7 @@ const models = [
   ConfigMap,
   Deployment,
   HorizontalPodAutoscaler,
+  Ingress,
   Job,
   NetworkPolicy,
   PodDisruptionBudget,
@@ -150,6 +152,38 @@ const namelessLinks = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string
     .filter(({ args = [], env = [] }) => args.includes("serve") && !env.some(({ name }) => name === "PUBLIC_URL"))
     .map(({ name }) => `${name} does not know where browsers reach it`)
 
+/** Addresses that links begin with and no ingress serves, and backends of an ingress that no service has. */
+const lostPages = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> => {
+  const of = (kind: string) => manifests.filter((manifest) => manifest.kind === kind)
+  const ingresses = of("Ingress")
+  const hosts = ingresses.flatMap((ingress) => valuesOf(ingress, "host"))
+  const paths = ingresses.flatMap((ingress) => valuesOf(ingress, "path"))
+  const urls = podsIn(manifests)
+    .flatMap(containersOf)
+    .flatMap(({ env = [] }) => env.flatMap(({ name, value }) => (name === "PUBLIC_URL" && value ? [value] : [])))
+  const backends = ingresses.flatMap((ingress) => valuesOf(ingress, "service")) as ReadonlyArray<{
+    readonly name: string
+    readonly port: { readonly name: string }
+  }>
+  return [
+    ...urls.filter((url) => !hosts.includes(new URL(url).host)).map((url) => `no ingress serves ${url}`),
+    ...["/keys", "/api/links/v1"].filter((path) => !paths.includes(path)).map((path) => `no ingress serves ${path}`),
+    ...backends
+      .filter(
+        ({ name, port }) =>
+          !of("Service").some(
+            (service) =>
+              service.metadata?.name === name && valuesOf(valuesOf(service, "ports"), "name").includes(port.name)
+          )
+      )
+      .map(({ name, port }) => `there is no Service ${name} with a port ${port.name}`)
+  ]
+}
+
+/** Commands of the guide that put a secret into the arguments of a program, which other users of the machine can see. */
+const exposedSecrets = (guide: string): ReadonlyArray<string> =>
+  Array.from(guide.matchAll(/--from-literal.*/g), ([command]) => `${command} shows a secret`)
+
 /** Sockets that no gateway reaches, or that byok would refuse: others can write to an `emptyDir` itself, so it is a folder of one. */
 const lostSockets = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> =>
   podsIn(manifests)
@@ -202,7 +236,13 @@ export const kubernetes: Check = {
       const invalid = manifests.flatMap((manifest) =>
         invalidIn(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
       )
-      const misled = [...lostSockets(manifests), ...namelessLinks(manifests)]
+      const guide = readFileSync(join(deploy, "README.md"), "utf8")
+      const misled = [
+        ...lostSockets(manifests),
+        ...namelessLinks(manifests),
+        ...lostPages(manifests),
+        ...exposedSecrets(guide)
+      ]
       return [...invalid, ...unknownNames(manifests), ...misled, ...kustomizations.flatMap(notListed)]
     } catch (invalid) {
       return [String(invalid)]
@@ -218,6 +258,10 @@ export const kubernetes: Check = {
     ["kubernetes/gateway.example.yaml", "name: PUBLIC_URL", "name: PUBLIC"],
     ["kubernetes/service.yaml", "component: service", "component: server"],
     ["kubernetes/service.yaml", "targetPort: http", "targetPort: https"],
+    ["kubernetes/ingress.yaml", "host: keys.example.com", "host: key.example.com"],
+    ["kubernetes/ingress.yaml", "path: /api/links/v1", "path: /api/links"],
+    ["kubernetes/ingress.yaml", "port: { name: http }", "port: { name: https }"],
+    ["README.md", "--from-file=keyring=/dev/stdin", "--from-literal=keyring=KEK"],
     ["kubernetes/podmonitor.yaml", "interval: 15s", "intervall: 15s"],
     ["kubernetes/podmonitor.yaml", "interval: 15s", "interval: 15"],
     ["kubernetes/networkpolicy.yaml", "port: management", "port: manage"],

@@ -96,7 +96,7 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
       const { stderr, url } = yield* startService({ ...settings, ...variables })
       const credential_id = createdId(yield* create(url, key, { provider: own.provider, key: secret }))
       yield* eventually("the first line", () => requestsIn(stderr()).length > 0)
-    const { account_id } = requestsIn(stderr())[0]?.annotations ?? assert.fail()
+      const { account_id } = requestsIn(stderr())[0]?.annotations ?? assert.fail()
       const asked = { account_id, model: "a/model", targets: [own] }
       const { data } = JSON.parse((yield* ask(path, "POST", "/v1/attempts", asked)).text) as {
         readonly data: { readonly next: { readonly attempt: string } }

@@ -1,5 +1,6 @@
 import { Effect, Schema, type SchemaAST, SchemaParser, SchemaTransformation, Struct } from "effect"
 import { InvalidParams } from "./Errors.ts"
+import { pathOfUnknown } from "./Issue.ts"
 import { nearestWord } from "./nearestWord.ts"
 
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
@@ -52,7 +53,9 @@ export const refuseNearMisses = (names: ReadonlyArray<string>, documented?: Sche
         .slice(0, maxCompared)
         .flatMap((name) => {
           const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
-          return nearest === undefined ? [] : [{ path: [name], issue: `unknown member; the nearest is ${nearest}` }]
+          return nearest === undefined
+            ? []
+            : [{ path: pathOfUnknown(name), issue: `unknown member; the nearest is ${nearest}` }]
         }),
     undefined,
     documented

@@ -64,7 +64,7 @@ layerLive(TestService.layer)("an attempt over the socket", (it) => {
     assert.isString(none.retry_at)
     const nobody = { ...asked, account_id: "00000000-0000-7000-8000-000000000000" }
     const unknown = yield* ask(path, "POST", "/v1/attempts", nobody)
-    assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"must be an account whose default/)
+    assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"is no account, or its default/)
   })
 
   it.effect("is refused with an unknown, altered or foreign text, before any key is leased", function* () {

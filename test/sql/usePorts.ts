@@ -28,7 +28,6 @@ export const onAllAccounts = [
   /^\s*SELECT min\(kek_id\) AS id FROM credentials/,
   /FROM credentials WHERE kek_id BETWEEN \$1 AND \$2/,
   /FROM credentials\s+WHERE kek_id = (ANY\()?\$1/,
-  /^\s*UPDATE workspaces SET deleted_at = \$1\s+WHERE id = \$2/,
   /FROM workspaces WHERE id = \$1$/
 ]
 

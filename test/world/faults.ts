@@ -43,7 +43,7 @@ export const known: Readonly<Record<string, number>> = {
   "two credentials get the same sort_order": 69,
   "a pool takes one member more than its limit": 1315,
   "a plan is made when its effect is created, not when it runs": 179,
-  "a plan joins a read that began before the request": 2106,
+  "a plan joins a read that began before the request": 7261,
   "a snapshot counts as fresh for twice as long": 51,
   "a deleted workspace still routes with fresh snapshots": 2111,
   "a cached token is used although its key does not open": 2190,

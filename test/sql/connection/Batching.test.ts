@@ -108,8 +108,8 @@ describe("look-ups", () => {
   it.live("fail together if their shared statement loses its connection, and are not repeated", function* () {
     const { ask, state, statements } = yield* pool()
     state.failing = () => gone
-    const exits = yield* all([1, 2].map((asked) => Effect.exit(ask(asked))))
-    assert.deepStrictEqual(exits, [Exit.die(gone), Exit.die(gone)])
+    const failures = yield* all([1, 2].map((asked) => Effect.flip(ask(asked))))
+    assert.deepStrictEqual(failures, [gone, gone])
     assert.deepStrictEqual(statements, [[1, 2]])
   })
 

@@ -39,27 +39,25 @@ export const precheckLength = (max: number, message: string) =>
   checkInput((input) => !Array.isArray(input) || input.length <= max, message)
 
 /** Maximum unknown members of an object to compare with the known ones. */
-const maxCompared = 100
+const maxCompared = 20
 
 /**
  * Refuses an unknown member whose name is close to one of `names`, or that name in camel case, as a restriction that
  * would be lost. Other unknown members are left to the schema.
  */
-export const refuseNearMisses = (names: ReadonlyArray<string>, documented?: Schema.Top) =>
-  checkInput(
-    (input) =>
-      Object.keys(Object(input) as object)
-        .filter((name) => !names.includes(name))
-        .slice(0, maxCompared)
-        .flatMap((name) => {
-          const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
-          return nearest === undefined
-            ? []
-            : [{ path: pathOfUnknown(name), issue: `unknown member; the nearest is ${nearest}` }]
-        }),
-    undefined,
-    documented
-  )
+export const refuseNearMisses = (names: ReadonlyArray<string>, documented?: Schema.Top) => {
+  const nearMissesIn = (input: object) =>
+    Object.keys(input)
+      .filter((name) => !names.includes(name))
+      .slice(0, maxCompared)
+      .flatMap((name) => {
+        const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
+        const issue = `unknown member; the nearest is ${nearest}`
+        return nearest === undefined ? [] : [{ path: pathOfUnknown(name), issue }]
+      })
+  const isObject = (input: unknown): input is object => typeof input === "object" && input !== null
+  return checkInput((input) => !isObject(input) || Array.isArray(input) || nearMissesIn(input), undefined, documented)
+}
 
 interface WithDefault extends Struct.Lambda {
   <S extends Schema.Constraint>(schema: S): Schema.withDecodingDefaultKey<S>

@@ -56,6 +56,6 @@ export const promtool: Check = {
     ["prometheus/alerts.yaml", " unless on (job, instance) byok_ready", ""],
     ["prometheus/alerts.yaml", ' or (up{job=~"(.*/)?byok"} == 1 unless on (job, instance) byok_ready)', ""],
     ["prometheus/alerts.yaml", "> 0.01", "> 0.5"],
-    ["prometheus/alerts.yaml", ', http_route!~"/health/.*"', ""]
+    ["prometheus/alerts.yaml", ', http_route!~"/health/.*|/v1/forward/.*|/v1/refused"', ""]
   ]
 }

@@ -12,9 +12,6 @@ export const Issue = Schema.Struct({
 })
 export type Issue = typeof Issue.Type
 
-/** The path of an unknown member: its name may be a secret, so only short words are repeated. */
-export const pathOfUnknown = (name: string): Issue["path"] => (/^[\w.[\]-]{1,20}$/.test(name) ? [name] : [])
-
 /** The message for an unknown member: the member that is likely meant, or all that are known. */
 const unknownMember = (name: string, { propertySignatures }: SchemaAST.Objects) => {
   const known = propertySignatures.map(({ name }) => String(name))
@@ -41,7 +38,8 @@ export const issuesOf = (
         const name = String(issue.path[0])
         const annotated = inner.ast.annotations?.["messageUnexpectedKey"]
         const message = typeof annotated === "string" ? annotated : unknownMember(name, inner.ast)
-        return [{ path: [...path, ...pathOfUnknown(name)], message: filterMessage ?? message }]
+        // An unknown member name may be a secret: repeat only short words.
+        return [{ path: /^[\w.[\]-]{1,20}$/.test(name) ? [...path, name] : path, message: filterMessage ?? message }]
       }
       const segments = issue.path.map((segment) => (typeof segment === "number" ? segment : String(segment)))
       return issuesOf(issue.issue, [...path, ...segments], filterMessage)
@@ -53,8 +51,8 @@ export const issuesOf = (
     case "MissingKey":
       return oneIssue("is required")
     case "InvalidValue":
-      // An empty path without a message of ours: the body could not be parsed.
-      return oneIssue(issue.annotations?.message ?? (path.length === 0 ? "must be valid JSON" : "is not allowed"))
+      // An empty path: the body could not be parsed.
+      return oneIssue(path.length === 0 ? "must be valid JSON" : (issue.annotations?.message ?? "is not allowed"))
     case "Composite":
     case "AnyOf":
       if (issue.issues.length > 0) return issue.issues.flatMap((inner) => issuesOf(inner, path, filterMessage))

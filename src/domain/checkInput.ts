@@ -1,6 +1,5 @@
 import { Effect, Schema, type SchemaAST, SchemaParser, SchemaTransformation, Struct } from "effect"
 import { InvalidParams } from "./Errors.ts"
-import { pathOfUnknown } from "./Issue.ts"
 import { nearestWord } from "./nearestWord.ts"
 
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
@@ -53,7 +52,8 @@ export const refuseNearMisses = (names: ReadonlyArray<string>, documented?: Sche
       .flatMap((name) => {
         const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
         const issue = `unknown member; the nearest is ${nearest}`
-        return nearest === undefined ? [] : [{ path: pathOfUnknown(name), issue }]
+        // So close to a known name, it is no secret.
+        return nearest === undefined ? [] : [{ path: [name], issue }]
       })
   const isObject = (input: unknown): input is object => typeof input === "object" && input !== null
   return checkInput((input) => !isObject(input) || Array.isArray(input) || nearMissesIn(input), undefined, documented)

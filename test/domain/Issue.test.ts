@@ -56,10 +56,9 @@ const brokenTexts = Arbitrary.map(
 
 const members = ["provider", "key", "workspace_id", ...Object.keys(defaults)]
 
-/** Whether a path may name a member: one that is declared, or a short word that is close to one. */
+/** Whether a path may name a member: one that is declared, or close to one. */
 const isNameable = (name: string) =>
-  members.includes(name) ||
-  (/^[\w.[\]-]{1,20}$/.test(name) && nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), members) !== undefined)
+  members.includes(name) || nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), members) !== undefined
 
 const quote = (issues: ReadonlyArray<Issue>, secret: string) =>
   issues.some(

@@ -70,7 +70,7 @@ describe("the import of a record", () => {
   inService.each<readonly [member: string, path: ReadonlyArray<string>, message: string]>([
     ["alowed_models", ["alowed_models"], "unknown member; the nearest is allowed_models"],
     ["Disabled", ["Disabled"], "unknown member; the nearest is disabled"],
-    ["allowed_api_key_hashs", [], "unknown member; the nearest is allowed_api_key_hashes"],
+    ["allowed_api_key_hashs", ["allowed_api_key_hashs"], "unknown member; the nearest is allowed_api_key_hashes"],
     [
       "models",
       ["models"],

@@ -83,8 +83,8 @@ const plainCode = (codes: ReadonlyArray<string>) => codes.find((code) => /^[!-~]
 /** Classifies an upstream's answer; `now` is in milliseconds since 1970. A known error outranks the status. */
 export const outcomeOf = ({ body, provider, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null) return { _tag: "UpstreamFailed" }
-  const read = upstreamErrorIn(body)
-  const error = isSuccess(status) && read?.isExplicit !== true ? undefined : read
+  const error = upstreamErrorIn(body)
+  if (isSuccess(status) && error?.isExplicit !== true) return { _tag: "Succeeded" }
   const rule = errorRuleFor(provider, status, error ?? { codes: [], messages: [] })
   const _tag = rule?.outcome ?? outcomeByStatus(error && isSuccess(status) ? statusWithin(error) : status)
   if (_tag === "RequestRefused") return { _tag, answer: { status, code: plainCode(error?.codes ?? []) } }

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto"
-import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { availabilityOf, momentOf } from "../../domain/routing/Health.ts"
@@ -189,7 +189,8 @@ const make = Effect.gen(function* () {
       lease?.wipe()
       if (lease !== undefined && !keepTrial) health.releaseTrial(lease.terms, lease.health)
     })
-    yield* Effect.addFinalizer(() => end)
+    // Unlike `Effect.addFinalizer`, copies no context.
+    yield* Scope.addFinalizer(yield* Effect.scope, end)
     let inputs = inputsOf(unresolved, yield* readPools(unresolved, freshness))
     if (account_id !== undefined && inputs.request.account_id !== account_id) return yield* new AnotherAccount()
     let tried = past

@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto"
-import { AccountId, ApiKeyHash, CredentialId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { cooldownAt } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
@@ -45,7 +45,7 @@ const shorten = (id: string) => Buffer.from(id.replaceAll("-", ""), "hex").toStr
 const lengthen = (short: string) =>
   Buffer.from(short, "base64url")
     .toString("hex")
-    .replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
+    .replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-") as CredentialId
 
 type Marks = readonly [epoch: number, strikes: number]
 type KeyFields = readonly [id: string, model: string, key_version: number, whole: Marks, model: Marks]
@@ -53,7 +53,7 @@ type TriedFields = readonly [provider: number, result: string, id?: string]
 type Fields = readonly [
   version: number,
   request_id: string,
-  account_id: string,
+  account_id: AccountId,
   /** The provider of the attempt, and then those of the past, which names them by index. */
   providers: ReadonlyArray<Provider>,
   handed_out_at: number,
@@ -86,11 +86,10 @@ const fieldsOf = ({ api_key_hash, key, past, provider, ...attempt }: RecordedAtt
   return api_key_hash === null ? fields : [...fields, Buffer.from(api_key_hash, "hex").toString("base64url")]
 }
 
-const recordOf = ([, request_id, account, providers, handed_out_at, key, past, api_key]: Fields): RecordedAttempt => {
-  const account_id = AccountId.make(account)
+const recordOf = ([, request_id, account_id, providers, handed_out_at, key, past, hash]: Fields): RecordedAttempt => {
   const provider = providers[0] as Provider
   const keyOf = ([id, model, key_version, whole, ofModel]: KeyFields): AttemptedKey => ({
-    terms: { request_id, account_id, credential_id: CredentialId.make(lengthen(id)), model, key_version, provider },
+    terms: { request_id, account_id, credential_id: lengthen(id), model, key_version, provider },
     health: {
       whole: cooldownAt(key_version, { epoch: whole[0], strikes: whole[1] }),
       model: cooldownAt(key_version, { epoch: ofModel[0], strikes: ofModel[1] })
@@ -99,13 +98,13 @@ const recordOf = ([, request_id, account, providers, handed_out_at, key, past, a
   return {
     request_id,
     account_id,
-    api_key_hash: api_key === undefined ? null : ApiKeyHash.make(Buffer.from(api_key, "base64url").toString("hex")),
+    api_key_hash: hash === undefined ? null : (Buffer.from(hash, "base64url").toString("hex") as ApiKeyHash),
     provider,
     handed_out_at,
     key: key === null ? undefined : keyOf(key),
     past: past.map(([n, code, id]): Tried => ({
       provider: providers[n] as Provider,
-      credential_id: id === undefined ? null : CredentialId.make(lengthen(id)),
+      credential_id: id === undefined ? null : lengthen(id),
       result: resultsByCode.get(code) ?? "Abandoned"
     }))
   }

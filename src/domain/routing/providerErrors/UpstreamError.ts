@@ -52,7 +52,8 @@ const isNamed = (error: unknown) => (isText(error) ? error !== "" : isMembers(er
  * `error`, `errors`, `detail` or `base_resp` does; or a text. Undefined if the body is not JSON, or something else.
  */
 export const upstreamErrorIn = (body: string | null): UpstreamError | undefined => {
-  const [first] = [parseJson(dataOf((body ?? "").slice(0, maxBody)))].flat()
+  if (body === null) return undefined
+  const [first] = [parseJson(dataOf(body.slice(0, maxBody)))].flat()
   const top = isText(first) ? { message: first } : first
   if (!isMembers(top)) return undefined
   const inner = ["error", "errors", "detail", "base_resp"].flatMap((name) => placesIn(top[name]))

@@ -1,5 +1,5 @@
 import { createCipheriv, createSecretKey, randomBytes, randomUUID } from "node:crypto"
-import { mkdtempSync, rmSync } from "node:fs"
+import { mkdtempSync, openSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Effect, Option, Redacted } from "effect"
@@ -11,7 +11,7 @@ import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { readSettings } from "../../../src/wiring/Settings.ts"
 import { type Bed, makeBed, type Postgres } from "../Bed.ts"
 import { type Cell, type Contender, inTurns } from "../Cell.ts"
-import { isListening, keyring, type Program, type Running, startProcess } from "../Target.ts"
+import { isListening, keyring, type Program, type Running, service, startProcess } from "../Target.ts"
 import { routeOver } from "./Routes.ts"
 
 /** A service for gateways, and the ways to report to it by name: with the next request, or separately. */
@@ -29,6 +29,24 @@ export const ownGateway = (program: Program): Gateway => ({
   program,
   ways: { [program.name]: { rides: true }, [`${program.name} alone`]: { rides: false } }
 })
+
+const rungOf = (name: string, ...layers: ReadonlyArray<string>): Gateway => ({
+  program: { name, arguments: ["test/bench/gateway/rung.ts", ...layers], environment: service.environment ?? {} },
+  ways: { [name]: { rides: true } }
+})
+
+/** The layers of a routed request: each rung of the first part adds one, each of the second lacks one of the whole. */
+export const rungs: ReadonlyArray<Gateway> = [
+  rungOf("node:http, a constant answer", "node"),
+  rungOf("Effect's server and router", "router"),
+  rungOf("+ HTTP of gateways", "service"),
+  rungOf("+ MAC of attempts", "service", "mac"),
+  rungOf("+ planner", "service", "mac", "planner"),
+  rungOf("+ opening of keys", "service", "mac", "planner", "cipher"),
+  rungOf("+ database: the whole", "service", "mac", "planner", "cipher", "database"),
+  rungOf("the whole less MAC", "service", "planner", "cipher", "database"),
+  rungOf("the whole less opening", "service", "mac", "planner", "database")
+]
 
 const customers = 100
 const keysEach = 3
@@ -81,10 +99,15 @@ const fillPeer = async ({ client }: Bed, accounts: ReadonlyArray<string>, secret
   await client.query("VACUUM ANALYZE")
 }
 
-const start = ({ arguments: given, environment, name }: Program, path: string, variables: object) => {
+const start = (
+  { arguments: given, environment, name }: Program,
+  path: string,
+  variables: object,
+  output: number | "ignore"
+) => {
   const env = { ...process.env, ...environment, ...variables, PORT: "0", NODE_ENV: "production" }
   const command = [process.execPath, ...given]
-  return startProcess(name, command, { env, stdio: ["ignore", "ignore", "inherit"] }, () => isListening({ path }))
+  return startProcess(name, command, { env, stdio: ["ignore", output, "inherit"] }, () => isListening({ path }))
 }
 
 interface RunningGateway extends Gateway, Running {
@@ -96,7 +119,8 @@ const withGateways = async <A>(
   url: string,
   gateways: ReadonlyArray<Gateway>,
   secret: Buffer,
-  use: (running: ReadonlyArray<RunningGateway>) => Promise<A>
+  use: (running: ReadonlyArray<RunningGateway>) => Promise<A>,
+  output: number | "ignore" = "ignore"
 ): Promise<A> => {
   const directory = mkdtempSync(join(tmpdir(), "byok-gateways-"))
   const running: Array<RunningGateway> = []
@@ -104,7 +128,7 @@ const withGateways = async <A>(
     const path = join(directory, `${running.length}.sock`)
     const sockets = { BYOK_GATEWAY_SOCKET: path, GATEWAY_SOCKET: path }
     const variables = { DATABASE_URL: url, ...sockets, LEAN_KEY: secret.toString("base64") }
-    running.push({ ...gateway, path, ...(await start(gateway.program, path, variables)) })
+    running.push({ ...gateway, path, ...(await start(gateway.program, path, variables, output)) })
   }
   const used = await use(running)
   for (const { stop } of running) await stop()
@@ -170,4 +194,29 @@ export const measureRoutes = async (
     })
   }
   return measured(pools)
+}
+
+/** The bytes that a service allocates for a routed request: what V8 counts from one garbage collection to the next. */
+export const allocationOf = async (postgres: Postgres, program: Program, seconds: number): Promise<number> => {
+  const bed = await makeBed(postgres, "allocation", 1, false)
+  const accounts = await Effect.runPromise(Effect.orDie(fillService(bed.url, customers, keysEach)))
+  const directory = mkdtempSync(join(tmpdir(), "byok-allocation-"))
+  const file = join(directory, "collections")
+  const traced = { ...program, arguments: ["--trace-gc", "--trace-gc-nvp", ...program.arguments] }
+  const allocated = () => {
+    const counts = [...readFileSync(file, "latin1").matchAll(/ allocated=(\d+)/g)]
+    return counts.reduce((sum, [, bytes]) => sum + Number(bytes), 0)
+  }
+  const measure = async ([running]: ReadonlyArray<RunningGateway>) => {
+    const { path } = running as RunningGateway
+    const load = { connections: 64, rides: true, seconds }
+    await routeOver(path, accounts, load)
+    const before = allocated()
+    const { requests } = await routeOver(path, accounts, load)
+    return (allocated() - before) / requests
+  }
+  const bytes = await withGateways(bed.url, [ownGateway(traced)], randomBytes(32), measure, openSync(file, "a"))
+  rmSync(directory, { recursive: true })
+  await bed.client.end()
+  return bytes
 }

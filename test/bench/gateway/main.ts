@@ -1,8 +1,8 @@
 import { parseArgs } from "node:util"
 import { onPostgres } from "../Bed.ts"
-import { gatewayTableOf } from "../Report.ts"
+import { gatewayTableOf, tableOf } from "../Report.ts"
 import { builtIn } from "../Target.ts"
-import { leanGateway, measureGateways, ownGateway } from "./Gateway.ts"
+import { allocationOf, leanGateway, measureGateways, ownGateway, rungs } from "./Gateway.ts"
 
 const { values } = parseArgs({
   options: {
@@ -10,18 +10,23 @@ const { values } = parseArgs({
     rounds: { type: "string", default: "5" },
     seconds: { type: "string", default: "3" },
     /** Another checkout of the service, built, to be measured in the same turns. */
-    beside: { type: "string" }
+    beside: { type: "string" },
+    /** Measures the layers of a request instead, one by one. */
+    layers: { type: "boolean", default: false }
   }
 })
 
 const beside = values.beside === undefined ? [] : [builtIn(values.beside, "beside")]
 
 onPostgres(async (postgres) => {
-  const cells = await measureGateways(postgres, [...[builtIn("."), ...beside].map(ownGateway), leanGateway], {
+  const services = [builtIn("."), ...beside].map(ownGateway)
+  const measured = values.layers ? [...rungs, ...services] : services
+  const cells = await measureGateways(postgres, [...measured, leanGateway], {
     connections: values.connections.split(",").map(Number),
     rounds: Number(values.rounds),
     seconds: Number(values.seconds)
   })
+  if (values.layers) return console.log(tableOf(cells, "lean riding"))
   const pairs = [
     ["byok", "lean"],
     ["byok alone", "lean"],
@@ -33,5 +38,7 @@ onPostgres(async (postgres) => {
           ["byok alone", "beside alone"]
         ] as const))
   ] as const
+  const kilobytes = (await allocationOf(postgres, builtIn("."), Number(values.seconds))) / 1000
+  console.log(`Allocated for a routed request, at 64 connections: ${kilobytes.toFixed(0)} KB`)
   for (const [one, other] of pairs) console.log(`\n${one} / ${other}:\n${gatewayTableOf(cells, one, other)}`)
 })

@@ -23,7 +23,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { ask } from "../gateway/socket.ts"
 
 const mebibyte = 1024 * 1024
-const connections = 60
+const usualConnections = 60
 
 /** Maximum growth of the process's memory, in MiB, with the default settings. */
 const mostGrowth = 250
@@ -174,6 +174,7 @@ const requestsTo = ({ ids, keys }: Bed, way: Way, endpoint: string) => {
 /** Lets clients ask a service until the time is over, then closes their connections. */
 interface Manner {
   readonly seconds: number
+  readonly connections?: number
   /** Only memory is bounded: other clients wait in the kernel's queue. */
   readonly delaysOthers?: true
   readonly begin: (client: number, open: () => Socket, bytes: (n: number) => Buffer, until: number) => Promise<void>
@@ -292,7 +293,8 @@ const manners: Record<string, Manner> = {
 }
 
 /** Asks endpoints of a way from all connections in a manner. */
-const disturb = async (bed: Bed, way: Way, endpoints: ReadonlyArray<string>, { begin, seconds }: Manner) => {
+const disturb = async (bed: Bed, way: Way, endpoints: ReadonlyArray<string>, manner: Manner) => {
+  const { begin, connections = usualConnections, seconds } = manner
   const until = performance.now() + seconds * 1000
   const open: Array<Socket> = []
   const one = () => {
@@ -487,23 +489,18 @@ layerLive(Accounts.layer, { timeout: "120 seconds" })("a client with 60 connecti
     }
   )
 
-  it.effect(
-    "that does not read exceeds that bound in a build that takes memory without a threshold (control)",
-    function* () {
-      const folder = yield* temporaryDirectory
-      cpSync(dirname(byokScript), folder, { recursive: true })
-      const file = join(folder, "main.js")
-      const source = readFileSync(file, "utf8")
-      const planted = source.replace("(accounts.get(account) ?? 0) + bytes > shares[use] * (total - used)", "false")
-      assert.notStrictEqual(planted, source)
-      writeFileSync(file, planted)
-      const seen = yield* measure(
-        "port",
-        ["GET /api/v1/byok"],
-        { ...(manners["does not read"] as Manner), seconds: 10 },
-        join(folder, "bin.js")
-      )
-      assert.isAbove(seen.growth, mostGrowth, figures(seen))
-    }
-  )
+  it.effect("that sends half of each body takes much more of a build without a threshold (control)", function* () {
+    const folder = yield* temporaryDirectory
+    cpSync(dirname(byokScript), folder, { recursive: true })
+    const file = join(folder, "main.js")
+    const source = readFileSync(file, "utf8")
+    const planted = source.replace("(accounts.get(account) ?? 0) + bytes > shares[use] * (total - used)", "false")
+    assert.notStrictEqual(planted, source)
+    writeFileSync(file, planted)
+    // As many connections as an account may have: all bodies are 115 MB.
+    const manner = { ...(manners["sends half"] as Manner), connections: 500, seconds: 10 }
+    const usual = yield* measure("port", ["POST /api/v1/byok"], manner)
+    const unbounded = yield* measure("port", ["POST /api/v1/byok"], manner, join(folder, "bin.js"))
+    assert.isAbove(unbounded.growth, usual.growth + 80, `${figures(usual)}; control ${figures(unbounded)}`)
+  })
 })

@@ -8,7 +8,13 @@ import { broken, type Check, problemsOf } from "./Check.ts"
 import { readQuery } from "./readQuery.ts"
 
 interface Rules {
-  readonly groups: ReadonlyArray<{ readonly rules: ReadonlyArray<{ readonly alert: string; readonly expr: string }> }>
+  readonly groups: ReadonlyArray<{
+    readonly rules: ReadonlyArray<{
+      readonly alert: string
+      readonly expr: string
+      readonly annotations: { readonly description?: string }
+    }>
+  }>
 }
 
 interface RuleTests {
@@ -17,20 +23,21 @@ interface RuleTests {
   }>
 }
 
-/** That the alerts name series of the service, and that each is tested both ways. */
+/** That the alerts name series of the service and say what to do, and that each is tested both ways. */
 export const alerts: Check = {
   piece: "prometheus/alerts.yaml",
   run: (deploy) => {
     const read = (name: string): unknown => parse(readFileSync(join(deploy, "prometheus", name), "utf8"))
     const rules = (read("alerts.yaml") as Rules).groups.flatMap((group) => group.rules)
     const tests = (read("alerts.test.yaml") as RuleTests).tests.flatMap(({ alert_rule_test }) => alert_rule_test)
-    return rules.flatMap(({ alert, expr }) => {
+    return rules.flatMap(({ alert, annotations, expr }) => {
       const own = tests.filter(({ alertname }) => alertname === alert)
       return [
         ...readQuery(expr).problems,
         ...broken(
           [own.some(({ exp_alerts }) => exp_alerts !== undefined), "no test in which it fires"],
-          [own.some(({ exp_alerts }) => exp_alerts === undefined), "no test in which it does not"]
+          [own.some(({ exp_alerts }) => exp_alerts === undefined), "no test in which it does not"],
+          [annotations.description !== undefined, "no description of what to do"]
         )
       ].map((problem) => `${alert}: ${problem}`)
     })
@@ -38,7 +45,8 @@ export const alerts: Check = {
   mistakes: [
     ["prometheus/alerts.yaml", "byok_ready == 0", "byok_readiness == 0"],
     ["prometheus/alerts.yaml", "by (job, lane) (rate(byok_db", "by (job, lanes) (rate(byok_db"],
-    ["prometheus/alerts.yaml", "alert: ByokMemory", "alert: ByokRam"]
+    ["prometheus/alerts.yaml", "alert: ByokMemory", "alert: ByokRam"],
+    ["prometheus/alerts.yaml", "description: A rollout", "runbook: A rollout"]
   ]
 }
 

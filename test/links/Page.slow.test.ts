@@ -91,7 +91,8 @@ describe.skipIf(!isInstalled)(
           ],
           [`OPENAI_API_KEY: ${key}`, "the form of a line such as NAME=value or name: value"],
           [`{"api_key":"sk-...WxYz"}`, "an api_key with the form of a label or a mask"],
-          [`Bearer ${key}`, "a scheme such as Bearer before it"]
+          [`Bearer ${key}`, "a scheme such as Bearer before it"],
+          ["****", "the form of a label or a mask"]
         ] as const) {
           yield* page.fill("API key", entered)
           yield* page.click("Add key")
@@ -113,6 +114,22 @@ describe.skipIf(!isInstalled)(
         yield* again.reads("It has stored sk-...WxYz for OpenAI.")
         assert.deepStrictEqual(yield* again.faults, [])
         assert.deepStrictEqual([...page.messages, ...again.messages].filter(isComplaint), [])
+      })
+
+      it.effect("stores a doubtful key only if the next press is about the same key", function* () {
+        const tenant = yield* TestService.newTenant
+        const page = yield* visitLink(tenant, { purpose: "connect", provider: "openai" })
+        const warned = page.reads("This is shorter than keys usually are. If it is right, press the button again.")
+        for (const entered of ["abc", "xyz", "abc"]) {
+          yield* page.fill("API key", entered)
+          assert.notInclude(yield* page.text, "press the button again")
+          yield* page.click("Add key")
+          yield* warned
+        }
+        assert.include((yield* tenant.list()).body, '"total_count":0')
+        yield* page.click("Add key")
+        yield* page.reads("The key was added")
+        assert.include((yield* tenant.list()).body, '"total_count":1')
       })
 
       it.effect("replaces a key by a replace link", function* () {
@@ -719,7 +736,8 @@ describe.skipIf(!isInstalled)(
         yield* tenant.update(id, { allowed_user_ids: ["u", "v"], name: "Second" })
         for (const [models, doubt] of [
           ["a/model,b/model", "a comma does not separate them, so write one a line."],
-          ["a/*", "* is no wildcard. If it is right, press the button again."]
+          ["a/*", "* is no wildcard. If it is right, press the button again."],
+          ["b/*", "* is no wildcard. If it is right, press the button again."]
         ] as const) {
           yield* page.fill("Models", models)
           yield* page.click("Save settings")

@@ -75,10 +75,14 @@ const previewOf = (/** @type {string} */ key) => (key === "" || /^\s*[[{]/.test(
 export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, providers }) => {
   const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
-  const [key, setKey] = useState("")
+  const [key, keepKey] = useState("")
   const [chosen, choose] = useState(provider ?? undefined)
-  /** The doubt that the last submission showed. Submitting again, despite the doubt, sends the key. */
+  /** The doubt that the last submission of this key showed. Submitting it again, despite the doubt, sends the key. */
   const [shownDoubt, setShownDoubt] = useState("")
+  const setKey = (/** @type {string} */ entered) => {
+    keepKey(entered)
+    setShownDoubt("")
+  }
 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()

@@ -111,7 +111,7 @@ export const SettingsForm = ({ cancel, of, save }) => {
   const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
   const [hasConflict, setConflict] = useState(false)
-  /** The doubt that the last submission showed. Submitting again, despite the doubt, saves the settings. */
+  /** The doubt that the last submission of these models showed. Submitting again, despite the doubt, saves them. */
   const [shownDoubt, setShownDoubt] = useState("")
   const currentSettings = () => settingsIn(new FormData(form.current ?? undefined))
   /** The settings before any edit, read from a reset copy of the form. */
@@ -124,6 +124,7 @@ export const SettingsForm = ({ cancel, of, save }) => {
   const change = (/** @type {any} */ { target }) => {
     const { is_byok_only, is_fallback, is_required } = currentSettings()
     setConflict(Boolean(is_fallback && (is_byok_only || is_required)))
+    if (target.name === "allowed_models") setShownDoubt("")
     clearIssue(target.name)
   }
   const submit = async (/** @type {Event} */ event) => {

@@ -34,10 +34,13 @@ const errorIn = async (body: ReadableStream<Uint8Array> | null | undefined) => {
   return Buffer.concat(chunks).subarray(0, maxError).toString()
 }
 
-/** Says why no key could serve a request. */
-const unserved = (providers: ReadonlyArray<ProviderPlan>) => {
+/** Says why no key could serve a request: what each attempt came to, and why the other keys were not tried. */
+const unserved = (providers: ReadonlyArray<ProviderPlan>, outcomes: ReadonlyMap<string, string>) => {
   const reasons = providers.flatMap(({ credentials }) =>
-    credentials.flatMap(({ credential_id, exclusions }) => exclusions.map(({ reason }) => `${credential_id} ${reason}`))
+    credentials.flatMap(({ credential_id, exclusions }) => {
+      const outcome = outcomes.get(credential_id)
+      return (outcome ? [outcome] : exclusions.map(({ reason }) => reason)).map((why) => `${credential_id} ${why}`)
+    })
   )
   return ["no key could serve the request", ...reasons].join("; ")
 }
@@ -56,6 +59,7 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
       const request = { account_id, workspace_id, model, targets, keys: "tokens" }
       const routed = yield* Schema.decodeUnknownEffect(RoutingRequest)(request)
 
+      const outcomes = new Map<string, string>()
       return yield* run(routed, (step, lease) =>
         Effect.gen(function* () {
           const leaving = new AbortController()
@@ -85,11 +89,12 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
             { provider: step.provider, status: answer?.status ?? null, body: text, retry_after },
             now
           )
+          if (step._tag === "Own") outcomes.set(step.credential_id, outcome._tag)
           return { outcome, value: HttpServerResponse.text(safe, { status: answer?.status ?? 502 }) }
         })
       ).pipe(
         Effect.catchTag("Exhausted", ({ providers, retry_at }) =>
-          Effect.succeed(failure(retry_at === null ? 502 : 429, unserved(providers)))
+          Effect.succeed(failure(retry_at === null ? 502 : 429, unserved(providers, outcomes)))
         )
       )
     }).pipe(

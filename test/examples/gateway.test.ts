@@ -219,9 +219,13 @@ layerLive(service)("the example of a gateway", (it) => {
     }
     const bound = yield* scene(gatewaysOwn)
     yield* bound.tenant.update(bound.id3, { disabled: true })
-    for (const seen of [[k1, k2], []]) {
+    for (const [seen, why] of [
+      [[k1, k2], "Rejected"],
+      [[], "parked"]
+    ] as const) {
       const { status, text } = yield* bound.askAll
       assert.deepStrictEqual([status, bound.upstream.seen()], [429, seen])
+      assert.include(text, `${bound.id1} ${why}`)
       assert.include(text, `${bound.id3} disabled`)
     }
   })

@@ -1,7 +1,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Runtime } from "effect"
-import { Command } from "effect/cli"
+import { CliConfig, Command, GlobalFlag } from "effect/cli"
 import { byok } from "./cli/Commands.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
 import { presenterLayer } from "./cli/Output.ts"
@@ -9,11 +9,14 @@ import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
 import { version } from "./wiring/OtlpSettings.ts"
 
+/** The flags of every command. Settings, such as LOG_LEVEL, are environment variables only. */
+const globalFlags = CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions] })
+
 /** Runs a command line, prints its result or failure, and returns the exit code. */
 export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
   Command.runWith(byok, { version })(args).pipe(
     Effect.as(0),
-    Effect.provide([NodeServices.layer, presenterLayer]),
+    Effect.provide([NodeServices.layer, presenterLayer, globalFlags]),
     Effect.catchCause(exitCodeOf),
     Effect.provide(Logging.layer),
     // The settings of the log may be invalid.

@@ -53,7 +53,7 @@ export const toggle = (name: string, description: string) =>
 
 /** A mandatory flag `--yes`. `consequence` says what it confirms. */
 export const confirmation = (consequence: string) =>
-  toggle("yes", `Confirm: ${consequence}`).pipe(
+  toggle("yes", `Confirm: ${consequence} (required)`).pipe(
     Flag.mapEffect((confirmed) =>
       confirmed ? Effect.void : Effect.fail(new CliError.UserError({ cause: `--yes must be given: ${consequence}.` }))
     )

@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs"
 import { Socket } from "node:net"
 import type { Writable } from "node:stream"
-import { Clock, Console, Context, Data, DateTime, Effect, Redacted } from "effect"
-import { CliError, CliOutput } from "effect/cli"
+import { Clock, Console, Context, Data, DateTime, Effect, Option, Redacted } from "effect"
+import { CliError, CliOutput, type HelpDoc } from "effect/cli"
 import type { InvalidParams } from "../domain/Errors.ts"
 import { root } from "./Arguments.ts"
 
@@ -220,17 +220,26 @@ const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, mask)
 /** Prints text on standard output. A failure is a defect, because a presenter cannot fail. */
 const printText = (text: string) => Effect.orDie(Effect.asVoid(writeOut(`${text}\n`)))
 
-/** Prints requested help on standard output; after wrong usage, prints the help and the errors on standard error. */
+/** Formats the help of a command, and marks the flags that it requires. */
+const helpOf = (doc: HelpDoc.HelpDoc) =>
+  formatter.formatHelpDoc({
+    ...doc,
+    flags: doc.flags.map((flag) =>
+      flag.required ? { ...flag, description: Option.map(flag.description, (text) => `${text} (required)`) } : flag
+    )
+  })
+
+/** Prints requested help on standard output; after wrong usage, prints the errors and the help on standard error. */
 export const presenterLayer = CliOutput.layerPresenter({
   present: (event) => {
     switch (event._tag) {
       case "Help": {
-        const text = formatter.formatHelpDoc(event.helpDoc)
+        const text = helpOf(event.helpDoc)
         return event.reason === "Requested" ? printText(text) : Console.error(text)
       }
       case "InvalidInvocation": {
         const errors = withoutSecrets(formatter.formatErrors(event.errors.map(withoutValues)))
-        return Console.error(`${formatter.formatHelpDoc(event.helpDoc)}\n${errors}`)
+        return Console.error(`${errors.trimStart()}\n\n${helpOf(event.helpDoc)}`)
       }
       case "Version":
         return printText(formatter.formatVersion(event.name, event.version))

@@ -53,7 +53,7 @@ const begin = Effect.gen(function* () {
       return file
     },
     importFrom: (file: string, ...args: ReadonlyArray<string>) =>
-      runCommand(["credential", "import", file, "--account", account_id, ...args], settings)
+      runCommand(["credential", "import", file, "--account", account_id, ...args], { ...settings, LOG_LEVEL: "trace" })
   }
 })
 
@@ -276,7 +276,7 @@ describe("byok credential import", () => {
     ] as const) {
       const file = write(name, text)
       for (const flags of [["--dry-run"], []]) {
-        const { code, stderr, stdout } = yield* importFrom(file, ...flags, "--log-level", "trace")
+        const { code, stderr, stdout } = yield* importFrom(file, ...flags)
         assert.strictEqual(code, 1)
         outputs.push(stdout, stderr)
       }

@@ -69,12 +69,13 @@ describe("command-line parsing, before any database is opened (D40)", () => {
     ["a plan for a key", `${explain} --provider xai --api-key-hash canary`, `--api-key-hash ${planHashExpected}`],
     ["a plan of a workspace", `${explain} --provider xai --workspace canary`, "--workspace must be a UUID."]
   ])(
-    "refuses wrong arguments with help, what is expected and exit code 2, not echoing them: %s",
+    "refuses wrong arguments with what is expected, the help and exit code 2, not echoing them: %s",
     function* ([, args, sentence]) {
       const { code, stderr, stdout } = yield* runCommand(args.split(" "))
       assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
-      assert.match(stderr, /^DESCRIPTION\n.*\n\nUSAGE\n {2}byok /)
-      assert.strictEqual(stderr.split("\nERROR\n")[1], `  ${sentence}\n`)
+      const [error, help] = stderr.split("\n\nDESCRIPTION\n")
+      assert.strictEqual(error, `ERROR\n  ${sentence}`)
+      assert.match(help ?? "", /^.*\n\nUSAGE\n {2}byok /)
       assert.notInclude(stderr, "canary")
     }
   )
@@ -96,6 +97,15 @@ describe("command-line parsing, before any database is opened (D40)", () => {
     const { code, stdout } = yield* runCommand(["--help"])
     assert.strictEqual(code, 0)
     assert.match(stdout, /DATABASE_URL and BYOK_KEYRING_FILE: docs\/settings\.md lists/)
+    const flags = stdout.slice(stdout.indexOf("GLOBAL FLAGS")).match(/--[a-z-]+/g)
+    assert.deepStrictEqual(flags, ["--help", "--version", "--completions"])
+  })
+
+  it.live("marks required flags in the help", function* () {
+    const { stdout } = yield* runCommand(["workspace", "create", "--help"])
+    assert.match(stdout, /\n {2}--account string +Id of the account \(required\)\n/)
+    assert.notMatch(stdout, /--json .*\(required\)/)
+    assert.match((yield* runCommand(["account", "delete", "--help"])).stdout, /--yes .*\(required\)\n/)
   })
 
   it.live("prints help on wrong usage to standard error only, if --json is given", function* () {

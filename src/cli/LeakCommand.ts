@@ -17,8 +17,7 @@ const progressLine = ({ found, opened, searched, total }: LeakSearchProgress) =>
 
 const searchedFraction = ({ searched, total }: LeakSearchProgress) => searched / Math.max(1, total)
 
-const resultLines = ({ found, opened, searched, unopened, unopened_total }: LeakSearchResult) => [
-  `searched  ${searched}, ${opened} opened`,
+const resultLines = ({ found, unopened, unopened_total }: LeakSearchResult) => [
   ...found.map(
     ({ account_id, credential_id, key_version, label, parked, provider, workspace_id }) =>
       `found     ${credential_id}  account: ${account_id}, workspace: ${workspace_id}, provider: ${provider}, ` +

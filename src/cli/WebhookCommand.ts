@@ -25,10 +25,10 @@ const status = Command.make("status", {}, () =>
   Effect.gen(function* () {
     const state = yield* CommandLayers.asOperatorWith(EventCursor, CommandLayers.withoutKeyring)(({ state }) => state)
     if (Option.isNone(state)) return yield* new CommandFailed({ message: "No instance has delivered events yet." })
-    const { isDue: _isDue, lag, pause, ...summary } = state.value
-    yield* print({ ...summary, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })
+    const { after, failures, lag, pause, waiting } = state.value
+    yield* print({ after, failures, waiting, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })
   })
-).pipe(Command.withDescription("Show the last delivered event, and how many wait"))
+).pipe(Command.withDescription("Show the `seq` after which events wait, how many, and failed deliveries"))
 
 export const webhookCommand = Command.make("webhook").pipe(
   Command.withDescription("Events that are posted to BYOK_WEBHOOK_URL"),

@@ -19,7 +19,7 @@ export interface RewrapOptions {
 export interface KeyStatus extends Omit<KekUsage, "retired"> {
   /**
    * `pending`: it has never sealed. `decrypt-only`: it only opens keys that it once sealed. `missing`: credentials name
-   * it, but the keyring lacks it. A key that is neither in the keyring nor named counts as `retired`.
+   * it, but the keyring lacks it. `retired`: it is retired, or has sealed but is neither in the keyring nor named.
    */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
@@ -117,7 +117,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         return primary
       }),
 
-      /** Returns the use of each key: those of the keyring in its order, then the others. */
+      /** Returns the use of each key: those of the keyring in its order, then the others that were ever used. */
       status: Effect.fn("Rotation.status")(function* () {
         const usages = yield* registry.list
         const noUsage = { credentials: 0, wraps: 0, retired: false }
@@ -130,7 +130,10 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
           return { ...usage, role, may_be_retired }
         })
         const others = usages
-          .filter(({ kek_id }) => !kek_ids.includes(kek_id))
+          .filter(
+            ({ credentials, kek_id, retired, wraps }) =>
+              !kek_ids.includes(kek_id) && (credentials > 0 || wraps > 0 || retired)
+          )
           .map(({ retired: _, ...key }): KeyStatus => ({
             ...key,
             role: key.credentials > 0 ? "missing" : "retired",

@@ -252,8 +252,9 @@ describe("the status of the keyring", () => {
       yield* sealUnder(ringOf("old"), 1)
       const { rewrap, status } = yield* rotationWith(ringOf("new", "pending", "old"), { ...limits, block: 1 })
       yield* used("old", 5)
+      yield* used("gone", 3)
       const others = [
-        { kek_id: "gone", role: "retired", credentials: 0, wraps: 0, may_be_retired: false },
+        { kek_id: "gone", role: "retired", credentials: 0, wraps: 3, may_be_retired: false },
         { kek_id: "lost", role: "missing", credentials: 2, wraps: 0, may_be_retired: false }
       ]
       const pending = { kek_id: "pending", role: "pending", credentials: 0, wraps: 0, may_be_retired: false }
@@ -292,4 +293,15 @@ describe("the status of the keyring", () => {
       )
     }
   )
+
+  onMemory("leaves out the keys of a foreign keyring that was started once", function* () {
+    yield* sealUnder(ringOf("kek"), 1)
+    yield* rotationWith(ringOf("foreign"))
+    const { status } = yield* rotationWith(ringOf("kek"))
+    assert.isDefined((yield* Memory).keks.get("foreign"))
+    assert.deepStrictEqual(
+      (yield* status()).map(({ kek_id, role }) => [kek_id, role]),
+      [["kek", "primary"]]
+    )
+  })
 })

@@ -31,8 +31,31 @@ const logfmt = (writer: Writer) =>
     return Logger.formatLogFmt.log(options) + added.join("")
   })
 
+type Options = Logger.Options<unknown>
+
+const textOf = (part: unknown) => {
+  if (typeof part === "string") return part
+  return part instanceof Error ? `${part.name} ${part.message}` : Formatter.format(part)
+}
+
+/** The message and cause in one sentence, without stacks and annotations, which differ for the same cause. */
+const sentenceOf = ({ cause, message }: Options) => {
+  const sentence = (Array.isArray(message) ? message : [message]).map(textOf).join(" ").slice(0, 200)
+  const failure = cause.reasons.length === 0 ? undefined : Cause.squash(cause)
+  return failure instanceof Error ? `${sentence}: ${textOf(failure)}`.slice(0, 400) : sentence
+}
+
+/** For people: a warning is one sentence, and only errors have a stack. */
+const pretty = () => {
+  const logger = Logger.consolePretty({ formatDate: (date) => date.toISOString() })
+  return Logger.make((options) => {
+    const isSentence = options.logLevel === "Warn" && options.cause.reasons.length > 0
+    return logger.log(isSentence ? { ...options, message: sentenceOf(options), cause: Cause.empty } : options)
+  })
+}
+
 const formats = {
-  pretty: () => Logger.consolePretty({ formatDate: (date) => date.toISOString() }),
+  pretty,
   logfmt: (writer: Writer) => Logger.withConsoleError(logfmt(writer)),
   json: (writer: Writer) => Logger.withConsoleError(json(writer))
 }
@@ -46,21 +69,7 @@ const causeLimit = 50
 /** How many request ids to name in a line about omitted lines, so that a client's report can be matched. */
 const idLimit = 20
 
-type Options = Logger.Options<unknown>
-
 const isTrouble = ({ logLevel }: Options) => logLevel === "Warn" || logLevel === "Error" || logLevel === "Fatal"
-
-const textOf = (part: unknown) => {
-  if (typeof part === "string") return part
-  return part instanceof Error ? `${part.name} ${part.message}` : Formatter.format(part)
-}
-
-/** The message and cause in one sentence, without stacks and annotations, which differ for the same cause. */
-const sentenceOf = ({ cause, message }: Options) => {
-  const sentence = (Array.isArray(message) ? message : [message]).map(textOf).join(" ").slice(0, 200)
-  const failure = cause.reasons.length === 0 ? undefined : Cause.squash(cause)
-  return failure instanceof Error ? `${sentence}: ${textOf(failure)}`.slice(0, 400) : sentence
-}
 
 /** Omitted lines of one cause in the current second. */
 interface Omitted {

@@ -13,6 +13,9 @@ const logWith = (variables: Record<string, string>) =>
       yield* Effect.logDebug("a debug message")
       yield* Effect.logInfo("an info message")
       yield* Effect.logError("an error message")
+      const failure = Cause.fail(new Error("it is away"))
+      yield* Effect.logWarning("a warning", failure)
+      yield* Effect.logError("an error", failure)
     }).pipe(
       Effect.provide(Layer.fresh(Logging.layer).pipe(Layer.provide(layer))),
       Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: variables }))
@@ -64,6 +67,12 @@ describe("the logger", () => {
       }),
       made
     )
+  })
+
+  it.effect("writes a stack after an error but not after a warning, in format pretty", function* () {
+    const { stderr } = yield* logWith({})
+    assert.match(stderr, /WARN \(#\d+\): a warning: Error it is away\n\[/)
+    assert.match(stderr, /ERROR \(#\d+\): an error\n.*Error: it is away\n +at /)
   })
 
   it.effect("has format pretty and level info by default", function* () {

@@ -91,8 +91,10 @@ export const members = {
     bound: 4
   },
   is_fallback: {
-    output: flagOutput("Used only after the non-fallback credentials of the same provider have been tried."),
-    ...flagInput("Use only after non-fallback keys of the provider have been tried. Not with is_byok_only."),
+    output: flagOutput(
+      "Used only after the provider's non-fallback credentials and its shared endpoints have been tried."
+    ),
+    ...flagInput("Use only after the provider's non-fallback keys and its shared endpoints. Not with is_byok_only."),
     column: "boolean",
     bound: 5
   },

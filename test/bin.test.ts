@@ -1,6 +1,7 @@
+import { dirname } from "node:path"
 import { ringOf } from "./support/keys/keyrings.ts"
 import { byokScript, byokSource } from "./support/process/runByok.ts"
-import { runNode } from "./support/process/runNode.ts"
+import { runNode, runProgram } from "./support/process/runNode.ts"
 import { assert, describe, it } from "./support/it.ts"
 
 /** Runs the program in a Node that says it is of another version. */
@@ -24,6 +25,19 @@ describe.each([
   it.live.each(["22.19.0", "24.0.0"])("accepts Node.js %s", function* (version) {
     assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v1.0.0\n", stderr: "" })
   })
+})
+
+it.live("runs from its bundle in a checkout, and from its sources if no bundle can be made", function* () {
+  const shown = `data:text/javascript,${encodeURIComponent("console.error(process.argv[1])")}`
+  const npmRun = (variables: Record<string, string>) =>
+    runProgram("npm", ["run", "-s", "byok", "--", "--version"], { cwd: dirname(dirname(byokSource)), variables })
+  const bundled = yield* npmRun({ NODE_OPTIONS: `--import=${shown}` })
+  assert.strictEqual(bundled.stdout, "byok v1.0.0\n")
+  assert.strictEqual(bundled.stderr.trimEnd().split("\n").at(-1), byokScript)
+  const failing = `data:text/javascript,${encodeURIComponent("if (process.argv[1].endsWith('bundle.ts')) process.exit(1)")}`
+  const sources = yield* npmRun({ NODE_OPTIONS: `--import=${shown} --import=${failing}` })
+  assert.strictEqual(sources.stdout, "byok v1.0.0\n")
+  assert.strictEqual(sources.stderr.trimEnd().split("\n").at(-1), byokSource)
 })
 
 describe("a service that gets a stop signal while its program is still loading", () => {

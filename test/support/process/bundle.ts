@@ -1,8 +1,6 @@
 import { createHash } from "node:crypto"
 import { globSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { rolldown } from "rolldown"
-import config from "../../../rolldown.config.js"
 import { makeOnce } from "./makeOnce.ts"
 
 const project = join(import.meta.dirname, "../../..")
@@ -20,8 +18,15 @@ export const bundle = async (): Promise<string> => {
   }
   const directory = join(cache, hash.digest("hex").slice(0, 16))
   await makeOnce(directory, async (unfinished) => {
+    // Loaded only to bundle: `npm run byok` begins with this file.
+    const [{ rolldown }, { default: config }] = await Promise.all([
+      import("rolldown"),
+      import("../../../rolldown.config.js")
+    ])
     await using build = await rolldown({ ...config, cwd: project })
     await build.write({ ...[config.output ?? {}].flat()[0], dir: unfinished })
   })
   return join(directory, "bin.js")
 }
+
+if (process.argv[1] === import.meta.filename) console.log(await bundle())

@@ -1,7 +1,7 @@
 import { join } from "node:path"
 import { runNode, runProgram } from "./runNode.ts"
 
-/** The program as `npm start` runs it, from its sources. */
+/** The program from its sources. */
 export const byokSource = join(import.meta.dirname, "../../../src/bin.js")
 
 /** The bundled program, as it is shipped; outside of Vitest its sources. */

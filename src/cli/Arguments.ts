@@ -67,14 +67,15 @@ export const workspace = flag("workspace", "Id of the workspace", WorkspaceId, "
 
 const decodeProvider = Schema.decodeUnknownOption(Provider)
 
+export const parseProvider = (text: string) =>
+  Option.match(decodeProvider(text), {
+    onNone: () => Effect.fail(new CliError.UserError({ cause: `--provider ${unknownProvider(text)}.` })),
+    onSome: Effect.succeed
+  })
+
 export const provider = Flag.String("provider").pipe(
   Flag.withDescription("Slug of the provider"),
-  Flag.mapEffect((text) =>
-    Option.match(decodeProvider(text), {
-      onNone: () => Effect.fail(new CliError.UserError({ cause: `--provider ${unknownProvider(text)}.` })),
-      onSome: Effect.succeed
-    })
-  )
+  Flag.mapEffect(parseProvider)
 )
 
 export const name = flag(

@@ -7,12 +7,10 @@ import { Explanation } from "../domain/routing/Explanation.ts"
 import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { account, flag, optionalText, parse, toggle } from "./Arguments.ts"
+import { account, flag, optionalText, parse, parseProvider, toggle } from "./Arguments.ts"
 import { aligned, printable, printJsonOr, refusedAs, type CommandFailed } from "./Output.ts"
 
-const Providers = Schema.Array(Provider).check(
-  Schema.makeFilter((slugs) => slugs.length > 0 && new Set(slugs).size === slugs.length)
-)
+const Providers = Schema.Array(Provider).check(Schema.makeFilter((slugs) => new Set(slugs).size === slugs.length))
 
 const regions = ["europe", "us"] as const
 
@@ -96,8 +94,8 @@ export const explainCommand = Command.make(
     ).pipe(Flag.optional),
     providers: Flag.String("provider").pipe(
       Flag.withDescription("Providers of the model, in order and separated by commas"),
-      Flag.map((list) => list.split(",")),
-      Flag.mapEffect(parse(Providers, "--provider must be known provider slugs, each once."))
+      Flag.mapEffect((list) => Effect.forEach(list.split(","), parseProvider)),
+      Flag.mapEffect(parse(Providers, "--provider must name each provider once."))
     ),
     model: flag("model", "Model slug of the request", routingFields.model, "have 1 to 255 characters"),
     api_key_hash: flag(

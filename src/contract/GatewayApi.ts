@@ -1,6 +1,7 @@
 import { Effect, Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
 import { AttemptsGroup, GatewayBody, summary, withData } from "./attempts.ts"
+import { withAccountParameter } from "./OpenApiAnnotations.ts"
 import { integer, operationsAt, ready } from "./operations.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"
@@ -255,6 +256,7 @@ export class GatewayApi extends HttpApi.make("byok-gateway")
     OpenApi.annotations({
       title: "BYOK for gateways",
       version: "1.0.0",
-      description: "Route requests with customers' own keys. Only for the gateway's user, over the Unix socket."
+      description: "Route requests with customers' own keys. Only for the gateway's user, over the Unix socket.",
+      transform: withAccountParameter
     })
   ) {}

@@ -170,6 +170,18 @@ export const completeDocument = (document: object) => {
   return spec
 }
 
+/** Makes the account a parameter of paths whose operations declare none: Effect leaves `:account_id` in these. */
+export const withAccountParameter = (document: object) => {
+  const { paths, ...rest } = document as OpenApi.OpenAPISpec
+  const account = { name: "account_id", in: "path", required: true, schema: { type: "string", format: "uuid" } }
+  const complete = Object.entries(paths).map(([path, item]) =>
+    path.includes(":account_id")
+      ? [path.replace(":account_id", "{account_id}"), { parameters: [account], ...item }]
+      : [path, item]
+  )
+  return { ...rest, paths: Object.fromEntries(complete) as OpenApi.OpenAPISpec["paths"] }
+}
+
 /** Annotations of the tenants' API. */
 export const openApiAnnotations = OpenApi.annotations({
   title: "BYOK provider credentials",

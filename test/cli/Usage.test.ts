@@ -17,7 +17,7 @@ const stateExpected = "--state must be one of active, failing, parked, disabled,
 const group = `--account ${uuid} --workspace ${uuid} --provider groq`
 const journalExpected = "--journal must be given when FILE is -: it makes it safe to run the import again."
 const explain = `explain --account ${uuid} --model m`
-const slugsExpected = "--provider must be known provider slugs, each once."
+const slugsExpected = "--provider must name each provider once."
 const planHashExpected = "must be 64 lowercase hexadecimal characters."
 
 describe("command-line parsing, before any database is opened (D40)", () => {
@@ -65,7 +65,11 @@ describe("command-line parsing, before any database is opened (D40)", () => {
     ["one ID twice", `credential reorder ${uuid} ${uuid} ${group}`, "Each ID must be given once."],
     ["an import of standard input", `credential import - --account ${uuid}`, journalExpected],
     ["a plan for a provider twice", `${explain} --provider openai,openai`, slugsExpected],
-    ["a plan for another provider", `${explain} --provider canary`, slugsExpected],
+    [
+      "a plan for another provider",
+      `${explain} --provider xai,opnai`,
+      "--provider must be a known provider slug; the nearest is openai."
+    ],
     ["a plan for a key", `${explain} --provider xai --api-key-hash canary`, `--api-key-hash ${planHashExpected}`],
     ["a plan of a workspace", `${explain} --provider xai --workspace canary`, "--workspace must be a UUID."]
   ])(

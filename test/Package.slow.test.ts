@@ -32,10 +32,12 @@ const examples = () => {
     `"http://127.0.0.1:3000/`,
     "`${process.env.BYOK_URL}/"
   )
+  const gateway = codeAfter("# In process", inProcess)
   return {
     prints,
-    gateway: codeAfter("# In process", inProcess),
-    replaced: codeAfter("Every dependency is a port", inProcess),
+    gateway,
+    replaced:
+      codeAfter("Every dependency is a port", inProcess) + gateway.replace("make(Byok.layer)", "make(replaced)"),
     client: codeAfter("derives a typed client", api),
     sdk: `import { OpenRouter } from "@openrouter/sdk"
       const managementKey = process.env["BYOK_MANAGEMENT_KEY"]
@@ -233,7 +235,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     const { root } = yield* Installed
     const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
     const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
-    assert.strictEqual(stdout, "sealed elsewhere\n")
+    assert.strictEqual(stdout, `sealed elsewhere\n${examples().prints}`)
   })
 
   it.effect("the documents' example of the typed HTTP client reaches a service", function* () {

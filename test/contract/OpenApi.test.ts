@@ -1,9 +1,7 @@
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { Effect } from "effect"
-import { OpenApi } from "effect/http-api"
-import { GatewayApi } from "../../src/contract/GatewayApi.ts"
 import { Credential } from "../../src/domain/Credential.ts"
-import { assert, it, layerLive } from "../support/it.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, defaults, minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import {
@@ -337,22 +335,4 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
       }
     }
   })
-})
-
-it("the contract of gateways declares the parameters of every path", () => {
-  interface Declaring {
-    readonly parameters?: ReadonlyArray<{ readonly in: string; readonly name: string }>
-  }
-  const { paths } = OpenApi.fromApi(GatewayApi)
-  const undeclared = Object.entries(paths).flatMap(([path, item]) => {
-    const { parameters = [], ...operations } = item as Declaring & Record<string, Declaring>
-    const templates = Array.from(path.matchAll(/\{(\w+)\}|:(\w+)/g), ([text, name]) => name ?? text)
-    return Object.values(operations).flatMap((operation) => {
-      const declared = [...parameters, ...(operation.parameters ?? [])].flatMap((one) =>
-        one.in === "path" ? [one.name] : []
-      )
-      return templates.filter((name) => !declared.includes(name)).map((name) => `${path}: ${name}`)
-    })
-  })
-  assert.deepStrictEqual(undeclared, [])
 })

@@ -1,3 +1,4 @@
+import { Effect } from "effect"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { createdId, credentialIn, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -31,4 +32,14 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
       ])
     }
   )
+
+  it.effect("stores all concurrent updates of one credential, one after the other (L9)", function* () {
+    const { create, get, update } = yield* TestService.tenant
+    const id = createdId(yield* create(minimal))
+    const bodies = [{ name: "n" }, { disabled: true }, { allowed_models: ["m"] }, { declared_zdr: true }]
+    const answers = yield* Effect.forEach(bodies, (body) => update(id, body), { concurrency: "unbounded" })
+    for (const { body, status } of answers) assert.strictEqual(status, 200, body)
+    const stored = { name: "n", disabled: true, allowed_models: ["m"], declared_zdr: true }
+    assert.deepInclude(credentialIn(yield* get(id)), stored)
+  })
 })

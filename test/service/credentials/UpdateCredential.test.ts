@@ -212,21 +212,6 @@ const contract = (it: It<Parts>) => {
     assert.instanceOf(yield* Effect.flip(update({ account_id }, id, { name: "x" })), NotFound)
   })
 
-  it.effect("is refused if its flag conflicts with that of a concurrent update which was first (L9)", function* () {
-    const { account_id, credential } = yield* made()
-    const exits = yield* Effect.forEach(
-      [{ is_fallback: true }, { is_byok_only: true }],
-      (body) => Effect.exit(update({ account_id }, credential.id, body)),
-      { concurrency: "unbounded" }
-    )
-    assert.lengthOf(
-      exits.filter((exit) => Exit.isSuccess(exit)),
-      1
-    )
-    const row = yield* stored(account_id, credential.id)
-    assert.isFalse(row.credential.is_fallback && row.credential.is_byok_only)
-  })
-
   it.effect.each([
     ["is stored after it lost a race to another update", 1, true],
     ["is stored after it lost 30 races to other updates", 30, true],

@@ -1,10 +1,9 @@
 import { inspect } from "node:util"
-import { Cause, Clock, DateTime, Deferred, Effect, Exit, Fiber, Layer, Option, Result } from "effect"
+import { Cause, Clock, Deferred, Effect, Exit, Fiber, Layer, Option, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { AuthenticationFailed, Cipher, type OpenFailure, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
@@ -14,7 +13,7 @@ import type { AttemptOptions } from "../../../src/service/routing/NextAttempt.ts
 import { Router } from "../../../src/service/routing/Router.ts"
 import { type Exhausted, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import type { RequestPlan } from "../../../src/service/routing/RouterRequest.ts"
-import { addApiKey, newTenant } from "../../support/database/newTenant.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
@@ -442,33 +441,6 @@ describe("the router", () => {
     const cut = changing(CredentialPools, (pools) => ({ ...pools, versions: () => both }))
     const planned = Effect.provide(planOf(owner), Layer.fresh(Layer.provide(Router.layer, cut)))
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
-  })
-
-  onMemory("looks up an API key and its pools for each plan and each attempt (Q19)", function* () {
-    const owner = yield* newTenant
-    const api_key_hash = yield* addApiKey(owner.account_id)
-    let lookups = 0
-    const counted = changing(CredentialPools, (pools) => ({
-      ...pools,
-      versionsOfKey: (...wanted) =>
-        Effect.suspend(() => {
-          lookups += 1
-          return pools.versionsOfKey(...wanted)
-        })
-    }))
-    yield* Effect.gen(function* () {
-      const { plan, run } = yield* Router
-      const { account_id: _, ...request } = { ...requestOf(owner), api_key_hash }
-      const planning = plan(request)
-      assert.strictEqual(lookups, 0)
-      assert.deepStrictEqual(stepsOf(yield* planning), ["shared"])
-      const { id } = yield* create(owner)
-      assert.deepStrictEqual(stepsOf(yield* planning), [id, "shared"])
-      yield* run(request, (step) => Effect.succeed({ outcome: step._tag === "Own" ? rejected : succeeded, value: "" }))
-      assert.strictEqual(lookups, 4)
-      yield* (yield* AccountRepository).revokeApiKey(api_key_hash, yield* DateTime.now)
-      assert.strictEqual((yield* Effect.flip(planning))._tag, "UnknownApiKey")
-    }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, counted))))
   })
 
   onMemory("refuses providers with more than 5,000 credentials together, before it reads any", function* () {

@@ -8,7 +8,6 @@ import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import { logLines } from "../../support/process/Recording.ts"
 import { casesOf } from "../../domain/routing/propertyRuns.ts"
 import { assert, describe, it } from "../../support/it.ts"
-import { Random, Simulation } from "../../world/Simulation.ts"
 
 /** An implementation. */
 type Code = Pick<typeof WriteBehind, "makeWriteBehind">
@@ -334,28 +333,6 @@ describe("the write-behind queue", () => {
     assert.strictEqual(sleeps(), slept, "sleeps only while changes wait")
     assert.deepStrictEqual(lines, [])
     yield* close
-  })
-
-  it("stores the waiting changes whenever its scope closes", () => {
-    for (let seed = 1300; seed < 1400; seed += 1) {
-      const simulation = new Simulation(seed)
-      const random = new Random(seed)
-      const stored: Array<number> = []
-      const store = (changes: ReadonlyArray<number>) => Effect.sync(() => (stored.push(...changes), []))
-      const options = {
-        ...{ subject: "Changes", keyOf: String, merge: (one: number) => one, wait: 0, batch: 2, max: 100 },
-        ...({ closing: "3 seconds", onLost: () => assert.fail("a change was lost") } as const)
-      }
-      const closed = Effect.gen(function* () {
-        const scope = yield* Scope.make()
-        const add = yield* Scope.provide(WriteBehind.makeWriteBehind<number>({ ...options, store }), scope)
-        add(1)
-        for (let n = random.below(12); n > 0; n -= 1) yield* Effect.yieldNow
-        yield* Scope.close(scope, Exit.void)
-      })
-      assert.isTrue(Exit.isSuccess(simulation.run(closed)))
-      assert.include(stored, 1, `seed ${seed}`)
-    }
   })
 
   it.effect("logs the first of consecutive failures, and each change that it drops", function* () {

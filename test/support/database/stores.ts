@@ -1,5 +1,4 @@
-import { Context, Duration, Effect, Layer } from "effect"
-import type { SqlClient } from "effect/sql"
+import { Context, Effect, Layer } from "effect"
 import type { AccountRepository, WorkspaceResolver } from "../../../src/port/AccountRepository.ts"
 import type { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import type { CredentialPools } from "../../../src/port/CredentialPools.ts"
@@ -10,7 +9,7 @@ import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import type { LinkRepository } from "../../../src/port/Links.ts"
 import type { Parkings } from "../../../src/port/Parkings.ts"
 import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import type { Database, DatabaseSettings } from "../../../src/sql/connection/Database.ts"
+import type { Database } from "../../../src/sql/connection/Database.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import * as Memory from "../memory/Memory.ts"
 import { adminClient, migratedDatabase, settingsFor } from "./freshDatabase.ts"
@@ -30,10 +29,7 @@ export type Ports =
 /** The ports on a database, and its connections, with which tests change rows directly. */
 export type StoredPorts = Ports | LinkRepository | Database
 
-const onDatabase = (url: string, patience: Partial<DatabaseSettings> = {}) => {
-  const { database, ...settings } = settingsFor(url)
-  return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, ...patience } }))
-}
+const onDatabase = (url: string) => Layer.fresh(Persistence.layer(settingsFor(url)))
 
 /** The implementation that also has the operations of operators. */
 export const database: Layer.Layer<StoredPorts> = Layer.fresh(
@@ -47,8 +43,7 @@ export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Po
 ]
 
 /** Every port on a database, as a process of its own has them. */
-export const storesOn = (url: string, patience: Partial<DatabaseSettings> = {}) =>
-  Effect.orDie(Layer.build(onDatabase(url, patience)))
+export const storesOn = (url: string) => Effect.orDie(Layer.build(onDatabase(url)))
 
 /** Every port on a new database, and a client with which tests change rows directly. */
 export const openStore = Effect.gen(function* () {
@@ -62,26 +57,5 @@ export class Store extends Context.Service<Store, Effect.Success<typeof openStor
     Layer.unwrap(
       Effect.map(openStore, (store) => Layer.merge(Layer.succeedContext(store.ports), Layer.succeed(this, store)))
     )
-  )
-}
-
-/** Longer timeouts for many concurrent changes on a busy machine. */
-const patience = { statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-
-/** The ports of three instances over one database, which the tests of a group share: each takes a tenant of its own. */
-export class ThreeInstances extends Context.Service<
-  ThreeInstances,
-  {
-    readonly ports: readonly [Context.Context<Ports>, Context.Context<Ports>, Context.Context<Ports>]
-    readonly sql: SqlClient.SqlClient
-  }
->()("byok/test/ThreeInstances") {
-  static readonly layer = Layer.effect(
-    this,
-    Effect.gen(function* () {
-      const url = yield* migratedDatabase
-      const instance = storesOn(url, patience)
-      return { ports: [yield* instance, yield* instance, yield* instance] as const, sql: yield* adminClient(url) }
-    })
   )
 }

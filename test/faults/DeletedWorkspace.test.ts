@@ -60,23 +60,6 @@ describe("a create whose workspace is deleted meanwhile", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
   })
 
-  it.live("is refused without affecting concurrent creates in other workspaces (F12)", function* () {
-    const { newTenant, rowCount, sql, tenant, url } = yield* begin
-    const lasting = yield* newTenant
-    const { workspace_id } = tenant
-    let sealed = 0
-    meanwhile = Effect.suspend(() =>
-      (sealed += 1) === 1
-        ? Effect.orDie(sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${workspace_id}`)
-        : Effect.void
-    )
-    const keys = [tenant, lasting, lasting].map(({ management_key }) => management_key)
-    const answers = yield* Effect.forEach(keys, (key) => create(url, key, minimal), { concurrency: "unbounded" })
-    const statuses = answers.map(({ status }) => status)
-    assert.deepStrictEqual(statuses.slice(1), [201, 201])
-    assert.strictEqual(yield* rowCount, statuses.filter((status) => status === 201).length)
-  })
-
   it.live("waits for an uncommitted deletion of the workspace, and is refused once that commits (F12)", function* () {
     const { rowCount, sql, tenant, url } = yield* begin
     const { workspace_id } = tenant

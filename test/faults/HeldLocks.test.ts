@@ -1,7 +1,6 @@
 import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen } from "../support/database/transactions.ts"
-import { createOver } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runByok } from "../support/process/runByok.ts"
@@ -22,30 +21,7 @@ const begin = Effect.gen(function* () {
   }
 })
 
-/** Every table, locked as `pg_dump` locks them. */
-const dump = `LOCK TABLE accounts, workspaces, api_keys, keks, credentials, idempotency_records, audit_entries, audit_checkpoints,
-  effect_sql_migrations IN ACCESS SHARE MODE`
-
-const credential = { provider: "groq", key: "fake-key-fake-key" }
-
 describe("while another session locks tables", () => {
-  it.live(
-    "commands and instances work at once and are ready, if all tables are locked as by pg_dump (F1)",
-    function* () {
-      const { key, list, settings, sql } = yield* begin
-      const running = yield* startService(settings)
-      const release = yield* holdOpen(sql, dump)
-      assert.strictEqual((yield* list).code, 0)
-      const started = yield* startService({ ...settings, BYOK_KEYRING: ringOf("kek", "next") })
-      for (const { url } of [running, started]) {
-        assert.strictEqual(yield* readiness(url), 200)
-        assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
-      }
-      yield* release
-    },
-    60_000
-  )
-
   it.live(
     "readiness does not wait for the table of migrations, even if that is locked exclusively (F1)",
     function* () {

@@ -1,4 +1,4 @@
-import { Context, Duration, Effect, Exit, Fiber, Layer, Schedule, Scope } from "effect"
+import { Context, Effect, Exit, Layer, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import * as Byok from "../../src/wiring/Byok.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
@@ -6,7 +6,6 @@ import type { Step } from "../../src/domain/routing/Plan.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { limitedRole } from "../support/database/limitedRole.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { lockTable } from "../support/database/transactions.ts"
 import { Recording } from "../support/process/Recording.ts"
@@ -102,58 +101,9 @@ describe("acknowledged reports", () => {
     assert.deepStrictEqual(yield* storedIn(sql), [0, 0])
     assert.include(errors()[0], "The health of keys cannot be stored, and one change was lost: ")
   })
-
-  it.live("are all stored once a role that may not connect may do so again (53300)", function* () {
-    const owner = yield* migratedDatabase
-    const sql = yield* adminClient(owner)
-    const { allow, urlOf } = yield* limitedRole(owner)
-    const { errors, reportAll } = yield* begin(urlOf(owner))
-    const unlock = yield* lockTable(sql, "credential_parkings")
-    yield* reportAll
-    yield* allow(0)
-    yield* unlock
-    yield* Effect.sleep("2 seconds")
-    assert.deepStrictEqual(yield* storedIn(sql), [0, 0])
-    yield* allow(-1)
-    yield* untilStored(sql)
-    assert.deepStrictEqual(yield* storedIn(sql), [count, count])
-    assert.deepStrictEqual(errors(), [])
-  })
-
-  it.live("are all stored although every connection is reset for four seconds", function* () {
-    const url = yield* migratedDatabase
-    const sql = yield* adminClient(url)
-    const { errors, reportAll } = yield* begin(url)
-    const reset = sql`
-      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-      WHERE datname = current_database() AND application_name = 'byok' AND pid <> pg_backend_pid()
-      AND query NOT LIKE 'LOCK TABLE%'`
-    const unlock = yield* lockTable(sql, "credential_parkings")
-    yield* reportAll
-    yield* Effect.repeat(reset, { times: 80, schedule: Schedule.spaced("50 millis") })
-    yield* unlock
-    yield* untilStored(sql)
-    assert.deepStrictEqual(yield* storedIn(sql), [count, count])
-    assert.deepStrictEqual(errors(), [])
-  })
 })
 
 describe("acknowledged reports of a service that stops", () => {
-  it.live("are stored if the table is locked for three seconds of a stop that may take ten", function* () {
-    const url = yield* migratedDatabase
-    const sql = yield* adminClient(url)
-    const patience = { deadline: Duration.seconds(10), statementTimeout: Duration.seconds(1) }
-    const { errors, reportAll, stop } = yield* begin(url, patience)
-    const unlock = yield* lockTable(sql, "credential_parkings")
-    yield* reportAll
-    const stopping = yield* Effect.forkChild(stop, { startImmediately: true })
-    yield* Effect.sleep("3 seconds")
-    yield* unlock
-    yield* Fiber.join(stopping)
-    assert.deepStrictEqual(yield* storedIn(sql), [count, count])
-    assert.deepStrictEqual(errors(), [])
-  })
-
   it.live("are counted in an error if the table is locked for longer than DATABASE_DEADLINE", function* () {
     const url = yield* migratedDatabase
     const sql = yield* adminClient(url)

@@ -104,16 +104,6 @@ describe("a network to the database", () => {
     }
   )
 
-  it.live("that answers 200 ms late: no request fails (R4)", function* () {
-    const { burst, connections, first, proxy } = yield* open({ ...databaseSettings, poolSize: 20 })
-    const began = performance.now()
-    proxy.delay(200)
-    const answers = [...(yield* burst), ...(yield* burst)]
-    assert.isTrue(answers.every(isRight(first)))
-    assert.isAtLeast(performance.now() - began, 4 * 200, "control: at least two statements for each burst")
-    assert.isAtMost(yield* connections, 2 * 20 + 1)
-  })
-
   it.live("that answers each statement 600 ms late: a create fails at its deadline (F10, D11)", function* () {
     const { key, proxy, url } = yield* open()
     proxy.delay(600)

@@ -6,8 +6,8 @@ import { assert, describe, it } from "../../support/it.ts"
 
 const ring = ringOf("new", "old")
 
-describe("the limits of sealing (T2c; SECURITY.md, Out of scope)", () => {
-  it.live("a whole older row that replaces the newer one can be decrypted, and a mixture of both cannot", () =>
+describe("a row of an older copy of the database (T2c, L12; SECURITY.md, Out of scope)", () => {
+  it.live("opens whole with its old key only, and not mixed with the row that a rewrap made", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const made = yield* sealUnder(ringOf("old"), 3)
@@ -27,6 +27,13 @@ describe("the limits of sealing (T2c; SECURITY.md, Out of scope)", () => {
       yield* sql`DELETE FROM credentials`
       yield* sql`INSERT INTO credentials SELECT * FROM older`
       assert.deepStrictEqual(yield* openedWith(ring, made), keysOf(made))
+      for (const [claimed, failure] of [
+        ["old", "UnknownKeyId"],
+        ["new", "AuthenticationFailed"]
+      ] as const) {
+        const opened = yield* openedWith(ringOf("new"), made, claimed)
+        assert.deepStrictEqual(opened, [failure, failure, failure], "once the old key is destroyed")
+      }
     }).pipe(Effect.provide(Store.layer))
   )
 })

@@ -47,9 +47,6 @@ export const freshDatabase = newDatabase()
 /** The URL of a new database that is migrated, dropped when the scope closes. */
 export const migratedDatabase = Effect.suspend(() => newDatabase(inject("migratedDatabase")))
 
-/** The URL of a copy of a database as it is now, dropped when the scope closes. Waits until nobody uses the original. */
-export const copyDatabase = (url: string) => newDatabase(databaseIn.exec(url)?.[2])
-
 /** A server on a port of its own, with the limits that it has by default. */
 export const serverSettings: ServerSettings = {
   host: "127.0.0.1",

@@ -13,7 +13,7 @@ export interface Received {
 }
 
 /** An endpoint that records each request before it answers. */
-export const makeReceiver = (answerTo: (nth: number) => Answer, tell: (received: Received) => void) => {
+const makeReceiver = (answerTo: (nth: number) => Answer, tell: (received: Received) => void) => {
   let requests = 0
   return createServer((request, response) => {
     let body = ""

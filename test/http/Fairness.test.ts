@@ -41,16 +41,6 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([401, 503]))
   })
 
-  it.effect("serves 36 valid keys that are used for the first time during a flood of unknown keys", function* () {
-    const { url } = yield* TestService
-    const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
-    const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), "management"), randomUUID()))
-    const flood = yield* Effect.forEach(Array.from({ length: 40 }), () => Effect.forkChild(Effect.forever(junk)))
-    const answers = yield* Effect.forEach(unmet, ({ list }) => list(), { concurrency: 3 })
-    assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
-    yield* Fiber.interruptAll(flood)
-  })
-
   it.effect("refuses a token with a wrong checksum without waiting for the database (D41)", function* () {
     const { sql, url } = yield* TestService
     const id = createdId(yield* (yield* TestService.tenant).create(minimal))

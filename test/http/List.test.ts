@@ -125,31 +125,6 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     }
   })
 
-  it.effect("answers concurrent lists that share an SQL statement as it answers each alone (R13)", function* () {
-    const { sql } = yield* TestService
-    const tenants = yield* Effect.all([TestService.newTenant, TestService.newTenant, TestService.newTenant])
-    const [one, other] = tenants
-    for (const name of ["a", "b", "c", "d"]) yield* one.create({ provider: "openai", key, name })
-    for (const name of ["x", "y"]) yield* other.create({ provider: "xai", key, name, allowed_models: ["m"] })
-    yield* sql`UPDATE credentials SET allowed_models = array_fill(repeat('x', 255), ARRAY[100])
-      WHERE account_id = ${one.account_id} AND name = 'b'`
-    const pages = ["", "limit=1", "limit=2&offset=1", "limit=3&offset=1", "offset=3", "offset=4", "offset=1001"]
-    const queries = pages.map((page) => `?${page}`)
-    const asked = tenants.flatMap(({ list }) => queries.map((query) => list(query)))
-    const alone = yield* Effect.forEach(asked, (list) => Effect.map(list, pageIn))
-    assert.deepStrictEqual(
-      alone.map(({ data, total_count }) => `${data.map(({ name }) => name).join("")} of ${total_count}`),
-      [
-        ...["abcd of 4", "a of 4", "bc of 4", "bcd of 4", "d of 4", " of 4", " of 4"],
-        ...["xy of 2", "x of 2", "y of 2", "y of 2", " of 2", " of 2", " of 2"],
-        ...queries.map(() => " of 0")
-      ]
-    )
-    assert.lengthOf(Object(alone[2]?.data[0]?.["allowed_models"]), 100, "more bytes than are expected of a page")
-    const together = yield* Effect.forEach(asked, (list) => Effect.map(list, pageIn), { concurrency: "unbounded" })
-    assert.deepStrictEqual(together, alone)
-  })
-
   const limit = { path: ["limit"], message: "must be an integer from 1 to 100, given once" }
   const offset = { path: ["offset"], message: "must be an integer from 0 to 2147483647, given once" }
   const provider = { path: ["provider"], message: "must be a known provider slug" }

@@ -5,9 +5,9 @@ import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { raisePools } from "../support/database/raisePools.ts"
-import { createdId, unknownId } from "../support/http/Bodies.ts"
+import { createdId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
+import { assertHeaders } from "../support/http/Refusal.ts"
 import { TestService, type Tenant } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
@@ -153,13 +153,5 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     const id = createdId(yield* tenant.create({ provider: "azure", key }))
     yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
     assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
-  })
-
-  it.effect("answers 404 for credentials of other accounts (D5)", function* () {
-    const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
-    const id = createdId(yield* owner.create({ provider: "azure", key }))
-    for (const other of [id, unknownId, "nonsense"]) {
-      assertRefused(yield* stranger.send({ path: `/api/v1/byok/${other}/status` }), "NotFound")
-    }
   })
 })

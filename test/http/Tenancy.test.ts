@@ -62,23 +62,6 @@ layerLive(TestService.layer)("the isolation of accounts", (it) => {
     assert.strictEqual(listed.body, '{"data":[],"total_count":0}')
     assert.strictEqual(found.status, 200)
   })
-
-  it.effect("hides another account's credential, even if a key of either is revoked (D3, D5)", function* () {
-    const { newTenant, sql } = yield* TestService
-    const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
-    const id = createdId(yield* victim.create(minimal))
-    for (const { account_id } of [victim, revoked]) {
-      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
-    }
-    for (const [{ get }, refusal] of [
-      [stranger, "NotFound"],
-      [revoked, "InvalidKey"]
-    ] as const) {
-      const [foreign, unknown] = [yield* get(id), yield* get(unknownId)]
-      assertRefused(foreign, refusal)
-      assert.strictEqual(seen(foreign), seen(unknown))
-    }
-  })
 })
 
 /** The attempt in which the build below ignores the account. */

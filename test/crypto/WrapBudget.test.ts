@@ -1,6 +1,5 @@
 import { Arbitrary, Effect, Exit, Layer } from "effect"
 import { layerLimited, limits, WrapBudget } from "../../src/crypto/WrapBudget.ts"
-import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { logLines } from "../support/process/Recording.ts"
@@ -59,24 +58,6 @@ describe("counting wraps against the limit of a key (SECURITY.md, Sealing format
         assert.strictEqual(yield* counted("kek-1"), reserved)
       }
       assert.strictEqual(yield* counted("kek-2"), 0)
-    }).pipe(registered)
-  )
-
-  it.effect("fails with ServiceUnavailable while the registry's queue is full; a retry succeeds (D14)", () =>
-    Effect.gen(function* () {
-      const registry = yield* KekRegistry
-      const state = { busy: true }
-      const busy = Layer.succeed(KekRegistry, {
-        ...registry,
-        reserve: (kek_id, kek_ids, count) =>
-          state.busy ? Effect.fail(new ServiceUnavailable()) : registry.reserve(kek_id, kek_ids, count)
-      })
-      const layer = Layer.fresh(layerLimited({ block: 10, warn: 1000, refuse: 1000 })).pipe(Layer.provide(busy))
-      const budget = yield* Effect.provide(WrapBudget, layer)
-      assert.instanceOf(yield* Effect.flip(budget.spend("kek-1", keks)), ServiceUnavailable)
-      state.busy = false
-      assert.strictEqual(yield* spend(budget, 1), 1)
-      assert.strictEqual(yield* counted("kek-1"), 10)
     }).pipe(registered)
   )
 

@@ -34,8 +34,7 @@ const areas = [
     database: true
   },
   {
-    tests:
-      "test/{sql/credentials/{writeCredentials,ChangeRetry,InsertRetry,PoolRoom,Reorder},sql/links/*,port/CredentialRepositoryContract}.test.ts",
+    tests: "test/{sql/credentials/{writeCredentials,ChangeRetry,InsertRetry,PoolRoom,Reorder},sql/links/*}.test.ts",
     sources: "src/sql/credentials/writeCredentials.ts",
     database: true
   },

@@ -293,30 +293,5 @@ for (const [name, store] of stores) {
       yield* accounts.revokeApiKey(api_key_hash, yield* DateTime.now)
       assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))
     })
-
-    it.effect("are each returned to their own query if many run concurrently", function* () {
-      const { load, versions } = yield* CredentialPools
-      const pools = yield* Effect.forEach(Array.from({ length: 20 }), () => newPool)
-      const asked = pools.map(({ owner }, n) =>
-        n % 5 === 4
-          ? versions({ ...owner, account_id: pools[0]?.owner.account_id ?? owner.account_id }, providers)
-          : versions(owner, providers)
-      )
-      const answers = yield* Effect.all(asked, { concurrency: "unbounded" })
-      for (const [n, { owner }] of pools.entries()) {
-        const answer = answers[n] ?? Option.none()
-        if (n % 5 === 4) {
-          assert.isTrue(Option.isNone(answer))
-          continue
-        }
-        const loaded = yield* Effect.forEach(providers, (provider) => load(owner, provider))
-        const { pools: states, workspace_id } = Option.getOrThrow(answer)
-        assert.strictEqual(workspace_id, owner.workspace_id)
-        assert.deepStrictEqual(
-          states.map(({ version }) => version),
-          loaded.map((pool) => Option.getOrThrow(pool).version)
-        )
-      }
-    })
   })
 }

@@ -74,19 +74,6 @@ describe("a file with a secret (docs/keys.md, The keyring)", () => {
     assert.strictEqual(yield* readPrivateText(file), secret)
   })
 
-  it.effect.skipIf(!isRoot)("of another user is refused to root, also in a sticky folder and by a link", function* () {
-    const file = yield* fileOfMode(0o600)
-    const folder = yield* temporaryDirectory
-    chmodSync(folder, 0o1777)
-    const link = join(folder, "link")
-    symlinkSync(file, link)
-    assert.strictEqual(yield* readPrivateText(link), secret)
-    lchownSync(link, 65534, 65534)
-    assert.strictEqual((yield* Effect.flip(readPrivateText(link))).message, refusal("user 65534", link))
-    chownSync(file, 65534, 65534)
-    assert.strictEqual((yield* Effect.flip(readPrivateText(file))).message, refusal("user 65534", file))
-  })
-
   it.effect.skipIf(!isRoot)("is read by a pod's user as Kubernetes mounts it, and not if others own it", function* () {
     const mount = yield* temporaryDirectory
     const data = join(mount, "..2026_01_01_00_00_00.123")

@@ -349,52 +349,6 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
     }
   )
 
-  it.effect("NULL is refused in every column that the domain always fills", function* () {
-    const optional = [
-      "workspaces.deleted_at",
-      "audit_entries.account_id",
-      "audit_entries.operation",
-      "api_keys.revoked_at",
-      "links.provider",
-      "links.return_url",
-      "links.ended",
-      "links.stored_label",
-      "event_cursors.holder",
-      "event_cursors.held_until",
-      "event_cursors.retry_at",
-      "keks.retired_at",
-      "credential_parkings.until",
-      "credential_use.last_leased_at",
-      "credential_use.last_succeeded_at",
-      ...["last_failed_version", "last_refused_at", "last_refused_status", "last_refused_code", "refused_since"].map(
-        (column) => `credential_use.${column}`
-      ),
-      ...[
-        "name",
-        "allowed_api_key_hashes",
-        "allowed_models",
-        "allowed_user_ids",
-        "declared_region",
-        "declared_zdr"
-      ].map((column) => `credentials.${column}`)
-    ]
-    const pairs: Record<string, string> = {
-      "links.credential_id": "links_credential",
-      ...Object.fromEntries(Object.keys(withoutKeys).map((column) => [`links.${column}`, "links_keys"])),
-      "credential_use.last_failed_at": "credential_use_failed",
-      "credential_use.last_failure": "credential_use_failed"
-    }
-    const sql = yield* Migrated
-    const columns = yield* sql<{ table: string; column: string }>`
-        SELECT table_name AS "table", column_name AS "column" FROM information_schema.columns
-        WHERE table_schema = 'public' AND table_name <> 'effect_sql_migrations'`
-    for (const { column, table } of columns) {
-      const expected = optional.includes(`${table}.${column}`) ? "accepted" : (pairs[`${table}.${column}`] ?? column)
-      assert.strictEqual(yield* answerTo(table, { [column]: null }), expected, `${table}.${column}`)
-    }
-    assert.isAbove(columns.length, optional.length)
-  })
-
   it.effect("every constraint of the database has a case in this test (control)", function* () {
     const sql = yield* Migrated
     const found = yield* sql<{ name: string }>`

@@ -97,31 +97,7 @@ describe("a lease that asks for tokens", () => {
 })
 
 describe("a cached token", () => {
-  /** Counts the keys that are opened. */
-  const counting = () => {
-    const asked = { reads: 0 }
-    const cipher = changing(Cipher, (cipher) => ({
-      ...cipher,
-      read: (sealed, context, use) => {
-        asked.reads += 1
-        return cipher.read(sealed, context, use)
-      }
-    }))
-    return { asked, layer: Layer.provideMerge(routing, cipher) }
-  }
   const onMemory = itWith(inMemory())
-
-  onMemory("is minted once for 500 concurrent leases", function* () {
-    const { asked, layer } = counting()
-    yield* Effect.gen(function* () {
-      const owner = yield* newTenant
-      yield* create(owner, bedrock)
-      const leases = Effect.forEach(Array.from({ length: 500 }), () => tokenOf(owner), { concurrency: "unbounded" })
-      assert.strictEqual(new Set(yield* leases).size, 1)
-      yield* tokenOf(owner)
-      assert.strictEqual(asked.reads, 1, "the key is not opened again")
-    }).pipe(Effect.provide(layer))
-  })
 
   onMemory("is refused and wiped if its key cannot be verified", function* () {
     let failure: AuthenticationFailed | UnknownKeyId | undefined
@@ -206,33 +182,6 @@ describe("the keys of a provider with tokens", () => {
     assert.deepStrictEqual<unknown>(providers[0]?.credentials, [
       { credential_id: id, section: "prioritized", position: null, exclusions: [{ reason: "no_token" }] }
     ])
-  })
-
-  const secret = accessKey.secretAccessKey
-  inTokensOnly.each<readonly [provider: string, key: string]>([
-    ["amazon-bedrock", `${accessKey.accessKeyId}:${secret}`],
-    ["amazon-bedrock", btoa(bedrock.key)],
-    ["google-vertex", btoa(vertex.key)],
-    ["xai", `${accessKey.accessKeyId}:${secret}`],
-    ["azure", vertex.key]
-  ])("have the verdict no_token under TOKENS_ONLY for %s in a form that signs no token", function* ([provider, key]) {
-    const owner = yield* newTenant
-    const { id } = yield* create(owner, { provider, key })
-    const { providers } = yield* planOf(owner, { targets: [{ provider }] })
-    assert.deepStrictEqual<unknown>(providers[0]?.credentials, [
-      { credential_id: id, section: "prioritized", position: null, exclusions: [{ reason: "no_token" }] }
-    ])
-  })
-
-  inTokensOnly("are leased under TOKENS_ONLY as stored if they are API keys of Bedrock or Vertex", function* () {
-    const owner = yield* newTenant
-    for (const [provider, key] of [
-      ["amazon-bedrock", "ABSKfake0123456789=="],
-      ["google-vertex", "AQ.fake-0123456789"]
-    ] as const) {
-      yield* create(owner, { provider, key })
-      assert.deepStrictEqual(yield* leasing(owner, provider, seen), { text: key })
-    }
   })
 
   inTokensOnly(

@@ -1,4 +1,4 @@
-import { Cause, Duration, Effect, Exit, Fiber, Layer, Metric, Option, Scope, type Tracer } from "effect"
+import { Cause, Duration, Effect, Exit, Fiber, Option, Scope, type Tracer } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"
@@ -165,20 +165,8 @@ describe("look-ups", () => {
     state.held = false
     assert.deepStrictEqual(yield* Fiber.join(exits), [timedOut, Exit.succeed("answer to 2")])
   })
-
-  it.live("are refused with ServiceUnavailable while the queue is full (D14)", function* () {
-    const { ask, state } = yield* pool({ queue: 2 })
-    state.held = true
-    const asked = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
-    yield* Effect.yieldNow
-    assert.instanceOf(yield* Effect.flip(ask(3)), ServiceUnavailable)
-    state.held = false
-    yield* Effect.forEach(asked, Fiber.join)
-    assert.strictEqual(yield* ask(4), "answer to 4")
-  })
 })
 
-const numbers = (length: number) => Array.from({ length }, (_, n) => n)
 const within = (millis: number) => Effect.provideService(CurrentDeadline, { until: performance.now() + millis })
 
 describe("a batch", () => {
@@ -229,38 +217,6 @@ describe("a batch", () => {
     assert.strictEqual(vi.getTimerCount(), 0)
     vi.useRealTimers()
   })
-
-  it.live("reports metrics of queue depth, waiting time, batch size and refusals", () =>
-    Effect.gen(function* () {
-      const { ask, state } = yield* pool({ queue: 3 })
-      const read = Effect.map(Metric.snapshot, (series) =>
-        Object.fromEntries(
-          series.map(({ id, state }) => [
-            id,
-            "buckets" in state ? [state.count, state.sum] : Reflect.get(state, "value" in state ? "value" : "count")
-          ])
-        )
-      )
-      state.held = true
-      const asked = yield* Effect.forkChild(all(numbers(3).map(ask)), { startImmediately: true })
-      yield* Effect.flip(ask(3))
-      const during = yield* read
-      assert.strictEqual(during["byok.db.queue.depth"], 3)
-      yield* Effect.sleep("10 millis")
-      state.held = false
-      yield* Fiber.join(asked)
-      const { "byok.db.queue.wait.duration": waited, ...after } = yield* read
-      assert.deepStrictEqual(after, {
-        "byok.db.queue.depth": 0,
-        "byok.db.batch.size": [1, 3],
-        "byok.db.refusals": 1
-      })
-      const [count, sum] = waited as [number, number]
-      assert.strictEqual(count, 3)
-      assert.isAbove(sum, 0)
-      assert.isBelow(sum, 3)
-    }).pipe(Effect.provide(Layer.succeed(Metric.MetricRegistry, new Map())))
-  )
 
   it.live(
     "of several requests has a span to which theirs link; that of one request is a child of its span",

@@ -44,25 +44,6 @@ it.live(
   }
 )
 
-interface Refused extends Readonly<Record<"ids" | "missing" | "foreign", ReadonlyArray<number>>> {
-  readonly with: string
-}
-const refused: ReadonlyArray<Refused> = [
-  { with: "a missing credential", ids: [11, 12, 13], missing: [14], foreign: [] },
-  { with: "a foreign credential", ids: [14, 13, 12, 11, 15], missing: [], foreign: [15] },
-  { with: "a missing and a foreign credential", ids: [11, 12, 14, 15], missing: [13], foreign: [15] }
-]
-it.live.each(refused)(
-  "a reorder with $with is refused, with the ids at fault (L14)",
-  function* ({ ids, missing, foreign }) {
-    const { reorder, state } = yield* open
-    const before = yield* state
-    const differences = { missing: idsOf(missing), foreign: idsOf(foreign) }
-    assert.deepStrictEqual(yield* reorder(...ids), Option.some(differences))
-    assert.deepStrictEqual(yield* state, before)
-  }
-)
-
 it.live("a reorder locks the pool before its credentials, like every write", function* () {
   const { admin, reorder } = yield* open
   const release = yield* holdOpen(admin, "SELECT FROM pools FOR UPDATE")

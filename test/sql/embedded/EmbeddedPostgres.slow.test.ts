@@ -120,15 +120,6 @@ describe("a start of the embedded PostgreSQL", () => {
     )
   })
 
-  it.live("removes the remains of an aborted initdb", function* () {
-    const directory = yield* dataDirectory
-    const remains = join(directory, "postgres.initdb-1-abc")
-    mkdirSync(join(remains, "base"), { recursive: true })
-    if (isRoot) for (const path of [remains, join(remains, "base")]) chownSync(path, 65534, 65534)
-    yield* start(directory)
-    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "postgres.password"])
-  })
-
   it.live("completes a database whose first start was killed halfway", function* () {
     const directory = yield* dataDirectory
     const owner = yield* spawnOwner(directory)
@@ -595,10 +586,5 @@ describe("the programs of PostgreSQL", () => {
       assert.strictEqual(readFileSync(join(root, "native/lib/libpq.so"), "utf8"), "native/lib/libpq.so.5.18")
       for (const binary of Object.values(expected)) assert.strictEqual(statSync(binary).mode & 0o777, 0o755)
     }
-  })
-
-  it.live("are located without an error in an incomplete installation", function* () {
-    const root = yield* temporaryDirectory
-    assert.strictEqual(repair(root).postgres, join(root, "native/bin/postgres"))
   })
 })

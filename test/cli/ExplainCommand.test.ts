@@ -118,20 +118,6 @@ layerLive(service)("byok explain", (it) => {
     assert.notInclude(verified.stdout, "Seals not verified")
   })
 
-  it.effect("byok explain refuses, in one sentence, providers with more than 5,000 credentials (R4)", function* () {
-    const { sql } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    yield* tenant.create({ provider: "xai", key })
-    yield* sql`
-      INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
-        'id', gen_random_uuid(), 'sort_order', n
-      ))).* FROM credentials, generate_series(1, 5000) AS n WHERE account_id = ${tenant.account_id}`
-    yield* sql`UPDATE pools SET members = 5001, version = version + 1 WHERE account_id = ${tenant.account_id}`
-    const { stderr } = yield* explain(tenant, ["--provider", "xai,openai", "--model", "m"])
-    const refusal = "targets must name fewer providers: these have more than 5000 credentials"
-    assert.strictEqual(stderr, `Nothing was explained: ${refusal}.\n`)
-  })
-
   it.effect("byok explain refuses an unknown workspace or account (E19)", function* () {
     const tenant = yield* TestService.newTenant
     const stranger = yield* TestService.newTenant

@@ -49,10 +49,6 @@ describe("the check of a key for pasting mistakes (D45)", () => {
     ([key]) => keyFaultIn(JSON.stringify(key, null, 2)) === undefined
   )
 
-  it.prop("refuses two keys on two lines", [providerKey, elementOf(["\n", "\r\n"]), providerKey], ([one, end, other]) =>
-    assert.strictEqual(keyFaultIn(one + end + other), inside)
-  )
-
   const masks = elementOf(["...", "....", "\u2026", "***", "*".repeat(20), "\u2022".repeat(4), "***..."])
 
   it.prop(
@@ -120,12 +116,6 @@ describe("the check of a key for pasting mistakes (D45)", () => {
     assert.strictEqual(keyFaultIn(labelOf(key)), label)
   })
 
-  it.prop(
-    "refuses a key whose middle is masked",
-    [canary, elementOf(["***", "\u2022\u2022\u2022\u2022", "\u25cf\u25cf\u25cf"]), integer(0, 8), integer(0, 8)],
-    ([key, mask, first, last]) => keyFaultIn(`${key.slice(0, first)}${mask}${key.slice(key.length - last)}`) === label
-  )
-
   it.prop("accepts white space around JSON, and checks its api_key", [canary, blanks], ([key, end]) => {
     assert.isUndefined(keyFaultIn(` \n${JSON.stringify({ region: "us", api_key: key })}\r\n`))
     assert.strictEqual(
@@ -138,7 +128,6 @@ describe("the check of a key for pasting mistakes (D45)", () => {
     ["a private key of many lines", `-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----`, inside],
     ["cut JSON of several lines", '{\n  "type": "service_account",\n  "private_key": "', inside],
     ["a key with a DEL", "sk-01\u007f23", inside],
-    ["a key with a tab", "sk-01\t23", inside],
     [
       "an api_key with a zero-width space",
       '{"api_key":"sk-01\u200b23"}',
@@ -153,37 +142,24 @@ describe("the check of a key for pasting mistakes (D45)", () => {
     ["a list in JSON", '\n[{"endpoint_url":"https://fake.test","api_key":"k"}]\n', undefined],
     ["a key that begins with a brace but is no JSON, with a blank at its end", "{sk-1 ", blank],
     ["JSON in quotes", `'{"api_key":"sk-1"}'`, quoted],
-    ["a label in quotes", '"sk-...AbCd"', quoted],
     ["one quotation mark", '"', undefined],
     ["the name of a scheme alone", "Bearer", undefined],
     ["a user name and password with a colon between", "user:pass word", undefined],
-    ["a label of another console", "sk-a...AbCd", label],
-    ["a key as consoles print it, with three dots", "sk-hSm...oGil", label],
     ["only dots", "...", label],
     ["dots in a longer key", `${"k".repeat(25)}...AbCd`, undefined],
     ["dots before a longer end", `sk-...${"k".repeat(13)}`, undefined],
     ["two dots", "sk-a..AbCd", undefined],
     ["typographic quotes", "\u201csk-0123456789\u201d", quoted],
     ["a label with an ellipsis", "sk-\u2026AbCd", label],
-    ["a longer label with an ellipsis", "sk-ant-api03-\u2026AbCd", label],
     ["an ellipsis beside letters beyond ASCII", "s\u00e9same\u2026ouvre-toi", undefined],
-    ["a key as a provider masks it", "sk-proj-****abcd", label],
     ["only bullets", "\u2022".repeat(12), label],
     ["two stars inside a key", "sk-**-0123456789", undefined],
-    ["a mask as api_key", '{"api_key":"sk-****"}', "must not have an api_key with the form of a label or a mask"],
     ["a URL", "https://platform.openai.com/api-keys", url],
     ["a URL with a key", "HTTPS://u:p@fake.test", url],
     ["a host and a port", "fake.test:443/v1", undefined],
-    ["a line of an environment file", "OPENAI_API_KEY=sk-0123456789", line],
-    ["a line of a shell script", "export OPENAI_API_KEY='sk-0123456789'", line],
-    ["a line of a PowerShell script", '$env:OPENAI_API_KEY = "sk-0123456789"', line],
-    ["a line of an environment file, in lower case", "openai_api_key=sk-0123456789", line],
     ["the padding of base64", "ABSKQEDROCKAPIKEY==", undefined],
     ["an equals sign inside a key", "sk-0123=456789", undefined],
-    ["one character", "k", undefined],
-    ["one star", "*", undefined],
     ["blanks and letters beyond ASCII inside a key", "correct h\u00f6rse \u4e2d battery", undefined],
-    ["a format character inside a key", "sk-01\u200b23", inside],
     ["a reference to an environment variable of LiteLLM", "os.environ/OPENAI_API_KEY", reference],
     ["a reference to an environment variable of Bifrost", "env.OPENAI_API_KEY", reference],
     ["a reference of JavaScript", "process.env.OPENAI_API_KEY", reference],
@@ -207,7 +183,6 @@ describe("the check of a key for pasting mistakes (D45)", () => {
     ["a key that contains a name", "sk-OPENAI_API_KEY-0123", undefined],
     ["a percent sign at both ends of a key", "%sk-01.23%", undefined],
     ["a key of two parts", "ABCDEFKEY:0123456789/abc", undefined],
-    ["quotes and a comma after a key", "'sk-0123456789',", quoted],
     ["a comma after a key", "sk-0123456789,", undefined],
     ["cut JSON, which the rules of its provider judge", '{"type":"service_account","private_key":"', undefined]
   ] as const

@@ -58,29 +58,18 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     ["key", undefined, "key: is required"],
     ["key", null, "key: must be a string"],
     ["key", 1, "key: must be a string"],
-    ["key", true, "key: must be a string"],
-    ["key", ["k"], "key: must be a string"],
-    ["key", { api_key: "a" }, "key: must be a string"],
     ["key", "", "key: must not be empty"],
     // key (D45), on every way in
     ["key", "\u200bsk-1", "key: must not have white space, a control character or a format character at either end"],
     ["key", JSON.stringify(Array.from({ length: 1001 }, () => 0)), "key: must have at most 1000 values if it is JSON"],
-    ["key", "sk-proj-****abcd", "key: must not have the form of a label or a mask"],
-    ["key", "sk-hSm...oGil", "key: must not have the form of a label or a mask"],
-    ["key", '{"api_key":"sk-hSm...oGil"}', "key: must not have an api_key with the form of a label or a mask"],
     ["key", "a\0b", `key: ${notText}`],
-    ["key", "\ud800", `key: ${notText}`],
     ["key", "\ude00b", `key: ${notText}`],
     // provider (rule 1, section 2.2, D21, D27)
     ["provider", undefined, "provider: is required"],
     ["provider", null, `provider: ${notProvider}`],
-    ["provider", 1, `provider: ${notProvider}`],
     ["provider", "", `provider: ${notProvider}`],
     ["provider", "unheard-of", `provider: ${notProvider}`],
     ["provider", "Cohere", `provider: ${notProvider}; the nearest is cohere`],
-    ["provider", "cohere ", `provider: ${notProvider}; the nearest is cohere`],
-    ["provider", "open-AI", `provider: ${notProvider}; the nearest is openai`],
-    ["provider", "constructor", `provider: ${notProvider}`],
     ["provider", "gemini", `provider: ${notProvider}; the nearest is google-ai-studio`],
     ["provider", "bedrock", `provider: ${notProvider}; the nearest is amazon-bedrock`],
     ["provider", "vertex_ai", `provider: ${notProvider}; the nearest is google-vertex`],
@@ -93,25 +82,16 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     ["name", "x".repeat(256), "name: must have at most 255 characters"],
     ["name", "\u{1f600}".repeat(256), "name: must have at most 255 characters"],
     ["name", 1, "name: must be a string or null"],
-    ["name", ["x"], "name: must be a string or null"],
     ["name", "\0", `name: ${notText}`],
-    ["name", "x\udfff", `name: ${notText}`],
     // workspace_id (D21)
     ["workspace_id", null, "workspace_id: must be a UUID"],
-    ["workspace_id", 1, "workspace_id: must be a UUID"],
-    ["workspace_id", "", "workspace_id: must be a UUID"],
     ["workspace_id", "default", "workspace_id: must be a UUID"],
-    ["workspace_id", `${uuid}\n`, "workspace_id: must be a UUID"],
-    ["workspace_id", `{${uuid}}`, "workspace_id: must be a UUID"],
-    ["workspace_id", uuid.replaceAll("-", ""), "workspace_id: must be a UUID"],
     // allowed_api_key_hashes (section 8, D22)
     ["allowed_api_key_hashes", hash, `allowed_api_key_hashes: ${notList}`],
-    ["allowed_api_key_hashes", { 0: hash }, `allowed_api_key_hashes: ${notList}`],
     ["allowed_api_key_hashes", [], "allowed_api_key_hashes: must have at least 1 element"],
     ["allowed_api_key_hashes", Array(101).fill(hash), "allowed_api_key_hashes: must have at most 100 elements"],
     ["allowed_api_key_hashes", [hash, null], "allowed_api_key_hashes.1: must be a string"],
     ["allowed_api_key_hashes", [1], "allowed_api_key_hashes.0: must be a string"],
-    ["allowed_api_key_hashes", [""], `allowed_api_key_hashes.0: ${notHash}`],
     ["allowed_api_key_hashes", [hash.slice(1)], `allowed_api_key_hashes.0: ${notHash}`],
     ["allowed_api_key_hashes", [`${hash}0`], `allowed_api_key_hashes.0: ${notHash}`],
     ["allowed_api_key_hashes", [`${hash}\n`], `allowed_api_key_hashes.0: ${notHash}`],
@@ -119,16 +99,13 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     ["allowed_api_key_hashes", [hash, hash.toUpperCase()], `allowed_api_key_hashes.1: ${notHash}`],
     // allowed_models and allowed_user_ids (section 8, D25, D46)
     ["allowed_models", "a", `allowed_models: ${notList}`],
-    ["allowed_models", { 0: "a" }, `allowed_models: ${notList}`],
     ["allowed_models", Array(101).fill("a"), "allowed_models: must have at most 100 elements"],
     ["allowed_models", ["a", null], "allowed_models.1: must be a string"],
     ["allowed_models", ["a", "b", "c", 3], "allowed_models.3: must be a string"],
     ["allowed_models", ["a", "\0"], `allowed_models.1: ${notText}`],
     ["allowed_models", ["a", "b".repeat(256)], "allowed_models.1: must have at most 255 characters"],
     ["allowed_user_ids", ["u".repeat(256)], "allowed_user_ids.0: must have at most 255 characters"],
-    ["allowed_models", ["\ud800"], `allowed_models.0: ${notText}`],
     ["allowed_user_ids", {}, `allowed_user_ids: ${notList}`],
-    ["allowed_user_ids", true, `allowed_user_ids: ${notList}`],
     ["allowed_user_ids", ["\0"], `allowed_user_ids.0: ${notText}`],
     ["allowed_user_ids", Array(101).fill("a"), "allowed_user_ids: must have at most 100 elements"],
     ["allowed_user_ids", [["a"]], "allowed_user_ids.0: must be a string"],
@@ -137,11 +114,7 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     ["declared_region", "asia", `declared_region: ${notRegion}`],
     ["declared_region", "eu", `declared_region: ${notRegion}`],
     ["declared_region", "Europe", `declared_region: ${notRegion}`],
-    ["declared_region", "", `declared_region: ${notRegion}`],
-    ["declared_region", "US", `declared_region: ${notRegion}`],
     ["declared_region", 1, `declared_region: ${notRegion}`],
-    ["declared_region", true, `declared_region: ${notRegion}`],
-    ["declared_region", ["us"], `declared_region: ${notRegion}`],
     ...["true", 0, 1, "", []].map(
       (value) => ["declared_zdr", value, "declared_zdr: must be true, false or null"] as const
     ),
@@ -429,16 +402,6 @@ describe("a key that may sign tokens (D57)", () => {
         { ...accessKey, sessionToken: "FwoG/+==", more: [1] },
         []
       ],
-      [
-        provider,
-        "an access key with its id and secret swapped",
-        { ...accessKey, accessKeyId: accessKey.secretAccessKey, secretAccessKey: accessKey.accessKeyId },
-        members(
-          "accessKeyId must be the id of an access key: AKIA or ASIA, then 16 of A to Z and 2 to 7",
-          "secretAccessKey must not be the id of an access key: the two may be swapped"
-        )
-      ],
-      [provider, "an access key as indented JSON", `\n${JSON.stringify(accessKey, null, 2)}\n`, []],
       [provider, "a plain API key", "ABSKQmVkcm9jaw==", []],
       [provider, "cut JSON", '{"accessKeyId":"AKIA', members("")],
       [provider, "an array that holds an access key", [accessKey], members("")],
@@ -447,25 +410,12 @@ describe("a key that may sign tokens (D57)", () => {
         "an empty object",
         {},
         members("accessKeyId is required", "secretAccessKey is required", "region is required")
-      ],
-      [
-        provider,
-        "an access key whose region is us",
-        { ...accessKey, region: "us" },
-        members("region must be a region such as us-east-1")
       ]
     ]),
     ["google-vertex", "a service account", serviceAccount, []],
     ["google-vertex", "a plain API key", "AQ.Ab8fake-express-mode", []],
     ["google-vertex", "cut JSON", '{"type":"service_account"', members("")],
-    ["google-vertex", "only a bracket", "[", members("")],
     ["google-vertex", "a service account without client_email", withoutEmail, members("client_email is required")],
-    [
-      "google-vertex",
-      "a service account with a wrong bucket",
-      { ...serviceAccount, bucket: "a/b" },
-      members("bucket must be the name of a bucket")
-    ],
     ["azure", "cut JSON, a plain key for this provider", '[{"api_key":"fake-key"', []],
     ["xai", "cut JSON, a plain key for this provider", '{"accessKeyId":"AKIA', []]
   ]

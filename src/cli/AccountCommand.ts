@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { AccountId } from "../domain/Identifiers.ts"
-import type { ErasureStep } from "../port/AccountRepository.ts"
+import type { Account, ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, confirmation, name } from "./Arguments.ts"
@@ -19,7 +19,11 @@ const create = Command.make("create", { name }, ({ name }) =>
 
 const list = Command.make("list", {}, () =>
   CommandLayers.withAccounts(({ listAccounts }) =>
-    printPages("accounts", listAccounts, "There is no account: `byok account create --name N` creates one.")
+    printPages(
+      "accounts",
+      (last?: Account) => listAccounts(last?.account_id),
+      "There is no account: `byok account create --name N` creates one."
+    )
   )
 ).pipe(Command.withDescription("List all accounts"))
 

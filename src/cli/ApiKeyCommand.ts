@@ -2,9 +2,10 @@ import { Effect, Option } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
 import { ApiKeyRole } from "../domain/Principal.ts"
+import type { ApiKeyRecord } from "../port/AccountRepository.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, name, toggle } from "./Arguments.ts"
-import { thenPrint, printList } from "./Output.ts"
+import { thenPrint, printPages } from "./Output.ts"
 
 const storedHash = argument(
   "HASH",
@@ -64,8 +65,8 @@ const revoke = Command.make("revoke", { hash: storedHash }, ({ hash }) =>
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 
 const list = Command.make("list", { account }, ({ account }) =>
-  CommandLayers.withAccounts((accounts) => accounts.listApiKeys(account)).pipe(
-    Effect.flatMap((keys) => printList("api_keys", keys))
+  CommandLayers.withAccounts(({ listApiKeys }) =>
+    printPages("api_keys", (last?: ApiKeyRecord) => listApiKeys(account, last?.hash))
   )
 ).pipe(Command.withDescription("List the API keys of an account by hash"))
 

@@ -2,7 +2,7 @@ import { Console, DateTime, Effect, Option, Redacted } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import type { Credential } from "../domain/Credential.ts"
 import { NotFound } from "../domain/Errors.ts"
-import { type AccountId, CredentialId, type WorkspaceId } from "../domain/Identifiers.ts"
+import { CredentialId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { StoredState } from "../domain/routing/CredentialStatus.ts"
 import { UnusedFor, unusedForForm } from "../domain/routing/LastUse.ts"
@@ -19,14 +19,6 @@ import { readSecretText } from "../wiring/PrivateFiles.ts"
 /** How many credentials to read from the database at a time. */
 const pageSize = 1000
 
-/** Fails unless the account exists, and has the workspace, if one is passed. A deleted workspace counts. */
-const requireAccount = Effect.fnUntraced(function* (account_id: AccountId, workspace_id?: WorkspaceId) {
-  const workspaces = yield* (yield* Accounts).listWorkspaces(account_id)
-  if (workspace_id !== undefined && workspaces.every((one) => one.workspace_id !== workspace_id)) {
-    return yield* new NotKnown({ kind: "workspace" })
-  }
-})
-
 const create = Command.make(
   "create",
   { account, workspace: Flag.optional(workspace), provider, name: Flag.optional(name) },
@@ -36,7 +28,7 @@ const create = Command.make(
     const key = yield* readSecretText("The key", Option.none(), stdin)
     const body = { provider, name: Option.getOrNull(name), key: Redacted.value(key).replace(/\r?\n$/, "") }
     const created = yield* Effect.gen(function* () {
-      yield* requireAccount(account)
+      yield* (yield* Accounts).requireAccount(account)
       const input = yield* decodeNewCredential(
         Option.isSome(workspace) ? { ...body, workspace_id: workspace.value } : body
       )
@@ -73,18 +65,11 @@ const list = Command.make(
       state: Option.getOrUndefined(state),
       unused_for: Option.getOrUndefined(unused)
     }
-    yield* requireAccount(account, filter.workspace_id)
+    yield* (yield* Accounts).requireAccount(account, filter.workspace_id)
     const { scan } = yield* CredentialRepository
     yield* printPages(
       "credentials",
-      Effect.fnUntraced(function* (write) {
-        let after: Credential | undefined
-        for (;;) {
-          const page = yield* scan(account, { ...filter, after, limit: pageSize })
-          if (page.length === 0 || !(yield* write(page))) return
-          after = page.at(-1)
-        }
-      }),
+      (after?: Credential) => scan(account, { ...filter, after, limit: pageSize }),
       "There is no such credential.",
       long ? undefined : ["id", "provider", "name", "label", "state"]
     )
@@ -146,7 +131,7 @@ const ids = Argument.String("ID").pipe(
 
 const reorder = Command.make("reorder", { account, workspace, provider, ids }, ({ account, workspace, ...order }) =>
   Effect.andThen(
-    requireAccount(account, workspace),
+    Effect.flatMap(Accounts, ({ requireAccount }) => requireAccount(account, workspace)),
     Effect.flatMap(Credentials, (credentials) => credentials.order({ workspace_id: workspace, ...order }))
   ).pipe(
     CommandLayers.asOperator(CommandLayers.withoutKeyring, account),

@@ -182,12 +182,8 @@ const openJournal = Effect.fnUntraced(function* (path: string, account_id: Accou
   return salt
 })
 
-/** Fails if there is no such account. */
-const requireAccount = (account_id: AccountId) =>
-  Effect.flatMap(Accounts, (accounts) => accounts.listWorkspaces(account_id))
-
 const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, path: string) {
-  yield* requireAccount(account_id)
+  yield* (yield* Accounts).requireAccount(account_id)
   const salt = yield* openJournal(path, account_id)
   yield* processAll(
     source,
@@ -205,7 +201,7 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
 
 /** The dry run: prints only refused lines, and changes nothing. */
 const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, path: string | undefined) {
-  yield* requireAccount(account_id)
+  yield* (yield* Accounts).requireAccount(account_id)
   const checkRecord = yield* makeImportCheck(account_id, yield* readSalt(path, account_id))
   yield* processAll(
     source,

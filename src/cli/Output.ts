@@ -163,14 +163,13 @@ export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray
   printJsonOr({ [name]: list.map(jsonOf) }, list.map(lines).join("\n\n"))
 
 /**
- * Prints a list like `printList`, page by page: `forEachPage` passes each page to `write`, until `write` returns false
- * because the reader of the output is gone. As text, prints `none` for an empty list, and a row per element if
- * `columns` are passed.
+ * Prints a list like `printList`, page by page: `listAfter` returns those that follow an element. Stops if the reader of
+ * the output is gone. As text, prints `none` for an empty list, and a row per element if `columns` are passed.
  */
 export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
-  forEachPage: (write: (page: ReadonlyArray<A>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>,
-  none: string,
+  listAfter: (last: A | undefined) => Effect.Effect<ReadonlyArray<A>, E, R>,
+  none = "",
   columns?: ReadonlyArray<keyof A>
 ) {
   const { json } = yield* root
@@ -181,14 +180,15 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
       : columns === undefined
         ? page.map(lines)
         : aligned(page.map((values) => columns.map((column) => textOf(values[column]))))
-  let isEmpty = true
-  if (json) yield* writeOut(`{${JSON.stringify(name)}:[`)
-  yield* forEachPage((page) => {
-    const start = isEmpty ? "" : separator
-    isEmpty = false
-    return writeOut(start + texts(page).join(separator))
-  })
-  yield* writeOut(json ? "]}\n" : isEmpty ? `${none}\n` : "\n")
+  let last: A | undefined
+  let page = yield* listAfter(last)
+  yield* writeOut(json ? `{${JSON.stringify(name)}:[` : page.length === 0 ? none : "")
+  while (page.length > 0) {
+    if (!(yield* writeOut((last === undefined ? "" : separator) + texts(page).join(separator)))) return
+    last = page.at(-1)
+    page = yield* listAfter(last)
+  }
+  yield* writeOut(json ? "]}\n" : "\n")
 })
 
 const formatter = CliOutput.defaultFormatter({ colors: false })

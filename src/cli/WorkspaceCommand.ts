@@ -1,9 +1,9 @@
-import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { WorkspaceId } from "../domain/Identifiers.ts"
+import type { Workspace } from "../port/AccountRepository.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, confirmation, name } from "./Arguments.ts"
-import { thenPrint, printList } from "./Output.ts"
+import { thenPrint, printPages } from "./Output.ts"
 
 const deleteCommandLine = (workspace_id: string) => `byok workspace delete ${workspace_id} --yes`
 
@@ -33,8 +33,8 @@ const remove = Command.make("delete", { id, yes }, ({ id }) =>
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable but serve no request"))
 
 const list = Command.make("list", { account }, ({ account }) =>
-  CommandLayers.withAccounts((accounts) => accounts.listWorkspaces(account)).pipe(
-    Effect.flatMap((workspaces) => printList("workspaces", workspaces))
+  CommandLayers.withAccounts(({ listWorkspaces }) =>
+    printPages("workspaces", (last?: Workspace) => listWorkspaces(account, last?.workspace_id))
   )
 ).pipe(Command.withDescription("List the workspaces of an account"))
 

@@ -70,6 +70,12 @@ const listOf = <F extends Schema.Struct.Fields>(fields: F) => withData(Schema.Ar
 const deleted = Schema.Struct({ deleted: Schema.Literal(true) })
 const inAccount = { account_id: AccountId }
 
+/** The query of a list that is read 1,000 rows at a time. */
+const after = <S extends Schema.Top>(id: S) =>
+  Schema.Struct({ after: Schema.optionalKey(id) }).annotate({
+    messageUnexpectedKey: "only after is a parameter of this list"
+  })
+
 class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.post("create", "/accounts", {
     headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
@@ -94,9 +100,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       "Repeating an `Idempotency-Key` answers the ids of the account that it created, and another management key."
     ),
   HttpApiEndpoint.get("list", "/accounts", {
-    query: Schema.Struct({ after: Schema.optionalKey(AccountId) }).annotate({
-      messageUnexpectedKey: "only after is a parameter of this list"
-    }),
+    query: after(AccountId),
     success: listOf({ account_id: AccountId, name: Schema.String, created_at: time }),
     error: InvalidParams
   }).annotateMerge(summary("List accounts in order of their ids, 1,000 at a time")),
@@ -115,6 +119,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .annotateMerge(summary("Create a workspace")),
   HttpApiEndpoint.get("listWorkspaces", "/accounts/:account_id/workspaces", {
     params: inAccount,
+    query: after(WorkspaceId),
     success: listOf({
       workspace_id: WorkspaceId,
       name: Schema.String,
@@ -122,8 +127,8 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       created_at: time,
       deleted_at: Schema.NullOr(time)
     }),
-    error: NotFound
-  }).annotateMerge(summary("List the workspaces of an account")),
+    error: [InvalidParams, NotFound]
+  }).annotateMerge(summary("List the workspaces of an account in order of creation, 1,000 at a time")),
   HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:account_id/workspaces/:workspace_id", {
     params: { account_id: AccountId, workspace_id: WorkspaceId },
     success: deleted,
@@ -143,6 +148,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .annotateMerge(summary("Issue an API key, or import one by its hash")),
   HttpApiEndpoint.get("listApiKeys", "/accounts/:account_id/api-keys", {
     params: inAccount,
+    query: after(ApiKeyHash),
     success: listOf({
       hash: ApiKeyHash,
       name: Schema.String,
@@ -150,8 +156,8 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       created_at: time,
       revoked_at: Schema.NullOr(time)
     }),
-    error: NotFound
-  }).annotateMerge(summary("List the API keys of an account by hash")),
+    error: [InvalidParams, NotFound]
+  }).annotateMerge(summary("List the API keys of an account in order of creation, 1,000 at a time")),
   HttpApiEndpoint.delete("revokeApiKey", "/accounts/:account_id/api-keys/:hash", {
     params: { account_id: AccountId, hash: ApiKeyHash },
     success: deleted,

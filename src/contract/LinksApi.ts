@@ -117,8 +117,7 @@ class LinksGroup extends HttpApiGroup.make("links")
       error: [LinkRefused, NotFound, NotSealedForLink, StoredKeyUnreadable]
     }).middleware(JsonBody),
     HttpApiEndpoint.get("apiKeys", "/api-keys", {
-      success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) }),
-      error: NotFound
+      success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) })
     }),
     list.prefix("/byok"),
     plan.prefix("/byok"),

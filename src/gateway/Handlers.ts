@@ -57,8 +57,6 @@ const accounts = group(
   Effect.fnUntraced(function* (handlers) {
     const { deleteAccount, ...services } = yield* Accounts
     const accounts = withDefects(services)
-    const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), asNotFound)
-    const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), asNotFound)
     return handlers.handleAll({
       create: Effect.fnUntraced(function* ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) {
         const { account_id, management_key, replayed, workspace_id, ...rest } =
@@ -71,7 +69,7 @@ const accounts = group(
         const response = json(JSON.stringify(envelope(data)), 201)
         return replayed ? HttpServerResponse.setHeader(response, "idempotent-replayed", "true") : response
       }),
-      list: ({ query }) => Effect.map(accounts.listPage(query.after), envelope),
+      list: ({ query }) => Effect.map(accounts.listAccounts(query.after), envelope),
       // Has no deadline. A disconnect interrupts the deletion; a repeated request resumes it.
       delete: ({ params }) =>
         deleteAccount(params.account_id).pipe(
@@ -85,14 +83,15 @@ const accounts = group(
         ),
       createWorkspace: ({ params, payload }) =>
         Effect.map(Effect.catchTags(accounts.createWorkspace(params.account_id, payload.name), asNotFound), envelope),
-      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.account_id), envelope),
-      deleteWorkspace: Effect.fnUntraced(function* ({ params: { account_id, workspace_id } }) {
-        const workspaces = yield* workspacesOf(account_id)
-        if (!workspaces.some((workspace) => workspace.workspace_id === workspace_id)) return yield* new NotFound()
+      listWorkspaces: ({ params, query }) =>
+        Effect.map(Effect.catchTags(accounts.listWorkspaces(params.account_id, query.after), asNotFound), envelope),
+      deleteWorkspace: ({ params: { account_id, workspace_id } }) => {
         const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
-        yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...asNotFound, ...conflict })
-        return deleted
-      }),
+        return Effect.as(
+          Effect.catchTags(accounts.deleteWorkspace(workspace_id, account_id), { ...asNotFound, ...conflict }),
+          deleted
+        )
+      },
       createApiKey: ({ params, payload: { hash, ...input } }) =>
         (hash === undefined
           ? Effect.map(accounts.issueApiKey(params.account_id, input), ({ key, ...rest }) =>
@@ -100,13 +99,10 @@ const accounts = group(
             )
           : Effect.map(accounts.importApiKey(params.account_id, { hash, ...input }), envelope)
         ).pipe(Effect.catchTags({ ...asNotFound, HashTaken: () => new HashInUse() })),
-      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.account_id), envelope),
-      revokeApiKey: Effect.fnUntraced(function* ({ params: { hash, account_id } }) {
-        const apiKeys = yield* apiKeysOf(account_id)
-        if (!apiKeys.some((key) => key.hash === hash)) return yield* new NotFound()
-        yield* Effect.catchTags(accounts.revokeApiKey(hash), asNotFound)
-        return deleted
-      })
+      listApiKeys: ({ params, query }) =>
+        Effect.map(Effect.catchTags(accounts.listApiKeys(params.account_id, query.after), asNotFound), envelope),
+      revokeApiKey: ({ params: { account_id, hash } }) =>
+        Effect.as(Effect.catchTags(accounts.revokeApiKey(hash, account_id), asNotFound), deleted)
     })
   })
 )
@@ -165,12 +161,12 @@ const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
 /** Makes the gateway act for the account in the path; fails with `NotFound` if that does not exist. */
 const accountCaller = Layer.effect(
   AccountCaller,
-  Effect.map(Effect.map(Accounts, withDefects), ({ listWorkspaces }) =>
+  Effect.map(Effect.map(Accounts, withDefects), ({ requireAccount }) =>
     AccountCaller.of(
       Effect.fnUntraced(function* (app) {
         const { params } = yield* HttpRouter.RouteContext
         const account_id = yield* Effect.mapError(decodeAccountId(params["account_id"]), () => new NotFound())
-        yield* Effect.catchTags(listWorkspaces(account_id), asNotFound)
+        yield* Effect.catchTags(requireAccount(account_id), asNotFound)
         return yield* Effect.provideService(app, CurrentPrincipal, { kind: "gateway", account_id })
       })
     )

@@ -137,16 +137,10 @@ const handlers = group(
         const payload = yield* decodeCredentialChanges({ ...fields, ...key })
         return yield* operations.update({ params, payload, request })
       }),
-      /** The API keys to which a credential may be restricted: only ordinary keys send requests. */
+      /** The API keys to which a credential may be restricted. */
       apiKeys: Effect.fnUntraced(function* () {
         const { account_id } = yield* currentLink
-        const apiKeys = yield* Effect.catchTag(
-          reads(account_id, accounts.listApiKeys(account_id)),
-          "NotKnown",
-          () => new NotFound()
-        )
-        const usable = apiKeys.filter(({ revoked_at, role }) => revoked_at === null && role === "ordinary")
-        return { data: usable.map(({ hash, name }) => ({ hash, name })) }
+        return { data: yield* reads(account_id, accounts.listClientKeys(account_id)) }
       }),
       list: ({ query, request }) => Effect.flatMap(inWorkspace(query), (query) => operations.list({ query, request })),
       plan: ({ payload, request }) =>

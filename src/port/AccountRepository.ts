@@ -8,6 +8,7 @@ export class AccountRepository extends Context.Service<
   AccountRepository,
   {
     readonly hasAccounts: Answer<boolean>
+    readonly exists: (account_id: AccountId) => Answer<boolean>
     /**
      * Stores the account with its default workspace and first API key. Stores nothing if the account `exists`,
      * `differs` in its name or was `deleted`. If this key is also stored, returns `created`: the call is a retry.
@@ -33,20 +34,40 @@ export class AccountRepository extends Context.Service<
     /** Makes a workspace the default of its account. Returns false if it is deleted. */
     readonly makeDefault: (account_id: AccountId, workspace_id: WorkspaceId) => Answer<boolean>
     /**
-     * Deletes a workspace at a time that repeated calls do not change (D43). With `keepIfInUse`, keeps a default
-     * workspace that has credentials; a create in it happens before or after.
+     * Deletes a workspace, of this account if one is passed, at a time that repeated calls do not change (D43). With
+     * `keepIfInUse`, keeps a default workspace that has credentials; a create in it happens before or after.
      */
     readonly deleteWorkspace: (
       workspace_id: WorkspaceId,
       at: DateTime.Utc,
-      keepIfInUse?: boolean
+      keepIfInUse?: boolean,
+      account_id?: AccountId
     ) => Answer<Option.Option<WorkspaceDeletion>>
-    readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>
+    /** Returns up to `limit` workspaces from `first` on, in order of creation; none if there is no such workspace. */
+    readonly listWorkspaces: (
+      account_id: AccountId,
+      first: WorkspaceId | undefined,
+      limit: number
+    ) => Answer<ReadonlyArray<Workspace>>
     /** Adds a key unless another one has its hash. Repeating a call has the same result. */
     readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"added" | "hash taken" | "no account">
-    /** Returns when the key was revoked, which repeated calls do not change. */
-    readonly revokeApiKey: (hash: ApiKeyHash, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
-    readonly listApiKeys: (account_id: AccountId) => Answer<ReadonlyArray<ApiKeyRecord>>
+    /** Revokes a key, of this account if one is passed. Returns when it was revoked, which repeated calls do not change. */
+    readonly revokeApiKey: (
+      hash: ApiKeyHash,
+      at: DateTime.Utc,
+      account_id?: AccountId
+    ) => Answer<Option.Option<DateTime.Utc>>
+    /** Returns up to `limit` keys from `first` on, in order of creation; none if there is no such key. */
+    readonly listApiKeys: (
+      account_id: AccountId,
+      first: ApiKeyHash | undefined,
+      limit: number
+    ) => Answer<ReadonlyArray<ApiKeyRecord>>
+    /** Returns up to `limit` keys that may send requests: live ordinary ones. */
+    readonly listClientKeys: (
+      account_id: AccountId,
+      limit: number
+    ) => Answer<ReadonlyArray<Pick<ApiKeyRecord, "hash" | "name">>>
   }
 >()("byok/AccountRepository") {}
 

@@ -203,9 +203,16 @@ const reads: Readonly<Record<string, Ask>> = {
       AccountRepository.use(({ listAccounts }) => listAccounts(n === 0 ? undefined : account_id, n + 1)),
       (found) => found.map(({ account_id, created_at, name }) => [account_id, created_at, name])
     ),
-  listWorkspaces: ({ account_id }) => AccountRepository.use(({ listWorkspaces }) => listWorkspaces(account_id)),
+  listWorkspaces: ({ account_id, n, workspace }) =>
+    AccountRepository.use(({ listWorkspaces }) =>
+      listWorkspaces(account_id, n === 0 ? undefined : workspace.id, n + 1)
+    ),
   findWorkspace: ({ workspace }) => AccountRepository.use(({ findWorkspace }) => findWorkspace(workspace.id)),
-  listApiKeys: ({ account_id }) => AccountRepository.use(({ listApiKeys }) => listApiKeys(account_id)),
+  listApiKeys: ({ account_id, key, n }) =>
+    AccountRepository.use(({ listApiKeys }) => listApiKeys(account_id, n === 0 ? undefined : key.hash, n + 1)),
+  listClientKeys: ({ account_id, n }) =>
+    AccountRepository.use(({ listClientKeys }) => listClientKeys(account_id, n + 1)),
+  exists: ({ account_id }) => AccountRepository.use(({ exists }) => exists(account_id)),
   resolve: ({ account_id, n, workspace }) =>
     WorkspaceResolver.use(({ resolve }) => resolve(account_id, n === 0 ? undefined : workspace.id)),
   findKey: ({ key }) =>

@@ -31,7 +31,7 @@ const keyring = generateKeyring(new Date())
 const seed = (account_id: string, workspace_id: string) => [
   `INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, ${rows})`,
   `INSERT INTO workspaces SELECT gen_random_uuid(), '${account_id}', 'n', false, now() FROM generate_series(1, ${rows})`,
-  `INSERT INTO api_keys SELECT sha256(n::text::bytea), '${account_id}', 'n', 'management', now()
+  `INSERT INTO api_keys SELECT sha256(n::text::bytea), '${account_id}', 'n', 'ordinary', now(), now()
     FROM generate_series(1, ${rows}) AS n`,
   `INSERT INTO pools (account_id, workspace_id, provider) VALUES ('${account_id}', '${workspace_id}', 'openai')
     ON CONFLICT DO NOTHING`,
@@ -112,7 +112,14 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       yield* log.countUnsealed(countLimit + 1)
       const lost = (yield* (yield* KekRegistry).list).find(({ kek_id }) => kek_id === "lost")
       assert.deepInclude(lost ?? {}, { credentials: countLimit, more_credentials: true })
-      assert.isFalse(yield* (yield* Accounts).isEmpty)
+      const accounts = yield* Accounts
+      assert.isFalse(yield* accounts.isEmpty)
+      yield* accounts.requireAccount(account_id)
+      yield* accounts.listApiKeys(account_id)
+      yield* accounts.listClientKeys(account_id)
+      yield* accounts.listWorkspaces(account_id)
+      yield* accounts.revokeApiKey(hash, account_id)
+      yield* accounts.deleteWorkspace((yield* accounts.createWorkspace(account_id, "n")).workspace_id, account_id)
     }).pipe(Effect.provide(instance), Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id }))
   }).pipe(Effect.scoped)
 

@@ -184,13 +184,15 @@ export const usePorts = Effect.gen(function* () {
     createAccount: accounts.createAccount({ account_id, name: "n" }, home, record),
     listAccounts: accounts.listAccounts(account_id, 1),
     createWorkspace: accounts.createWorkspace(account_id, home),
-    listWorkspaces: accounts.listWorkspaces(account_id),
+    listWorkspaces: accounts.listWorkspaces(account_id, undefined, 1),
     findWorkspace: accounts.findWorkspace(workspace_id),
     makeDefault: accounts.makeDefault(account_id, workspace_id),
     deleteWorkspace: Effect.forEach(["first", "again"], () => accounts.deleteWorkspace(workspace_id, created_at)),
     addApiKey: accounts.addApiKey(account_id, record),
     revokeApiKey: accounts.revokeApiKey(management_key_hash, created_at),
-    listApiKeys: accounts.listApiKeys(account_id),
+    listApiKeys: accounts.listApiKeys(account_id, undefined, 1),
+    listClientKeys: accounts.listClientKeys(account_id, 1),
+    exists: accounts.exists(account_id),
     eraseAccount: accounts.eraseAccount(account_id, created_at, 100)
   }
   const all = [leakedKeys, parkings, pools, lastUse, links, log, cursor, credentials, uses].flatMap((uses) =>

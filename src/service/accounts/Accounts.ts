@@ -3,7 +3,8 @@ import { SecureRandom } from "effect/crypto"
 import { Conflict } from "../../domain/Errors.ts"
 import { AccountId, type ApiKeyHash, type IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ApiKeyRole } from "../../domain/Principal.ts"
-import { type Account, AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
+import { AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import { makeApiKey } from "../../runtime/ApiKey.ts"
 import { hmacWith } from "../credentials/Idempotency.ts"
 
@@ -27,7 +28,7 @@ export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInU
 
 type ApiKeyInput = Pick<NewApiKey, "hash" | "name" | "role">
 
-const accountsPerPage = 1000
+const rowsPerPage = 1000
 const rowsErasedPerTransaction = 500
 
 /** Creates, lists and deletes accounts, their workspaces and their API keys, for operators (D40). */
@@ -62,6 +63,27 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       return { hash, role }
     })
 
+    /** Fails unless the account exists. */
+    const requireAccount = Effect.fnUntraced(function* (account_id: AccountId) {
+      if (!(yield* repository.exists(account_id))) return yield* new NotKnown({ kind: "account" })
+    })
+
+    /** Makes a list of up to 1,000 rows of an account after a row, which it fails for if that is unknown. */
+    const makeList =
+      <Id, Row>(
+        kind: NotKnown["kind"],
+        listFrom: (account_id: AccountId, first: Id | undefined, limit: number) => Answer<ReadonlyArray<Row>>
+      ) =>
+      (account_id: AccountId, after?: Id) => {
+        const skipped = after === undefined ? 0 : 1
+        return Effect.flatMap(listFrom(account_id, after, rowsPerPage + skipped), (rows) =>
+          // An account has at least one row, perhaps deleted or revoked.
+          rows.length > 0
+            ? Effect.succeed(rows.slice(skipped))
+            : new NotKnown({ kind: after === undefined ? "account" : kind })
+        )
+      }
+
     return {
       isEmpty: Effect.map(repository.hasAccounts, (hasAccounts) => !hasAccounts),
 
@@ -94,17 +116,15 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /** Returns up to 1,000 accounts after an id, in order of id. */
-      listPage: (after: AccountId | undefined) => repository.listAccounts(after, accountsPerPage),
+      listAccounts: (after?: AccountId) => repository.listAccounts(after, rowsPerPage),
 
-      /** Passes all accounts to `write` in order of id, page by page, until it returns false. */
-      listAccounts: Effect.fn("Accounts.listAccounts")(function* <E>(
-        write: (page: ReadonlyArray<Account>) => Effect.Effect<boolean, E>
-      ) {
-        let after: AccountId | undefined
-        for (;;) {
-          const page = yield* repository.listAccounts(after, accountsPerPage)
-          if (page.length === 0 || !(yield* write(page))) return
-          after = page.at(-1)?.account_id
+      /** Fails unless the account exists and has the workspace, if one is passed. A deleted workspace counts. */
+      requireAccount: Effect.fnUntraced(function* (account_id: AccountId, workspace_id?: WorkspaceId) {
+        yield* requireAccount(account_id)
+        if (workspace_id === undefined) return
+        const workspace = yield* repository.findWorkspace(workspace_id)
+        if (Option.isNone(workspace) || workspace.value.account_id !== account_id) {
+          return yield* new NotKnown({ kind: "workspace" })
         }
       }),
 
@@ -138,8 +158,11 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /** Deletes a workspace and returns the number of its credentials, which stay readable but serve no request. */
-      deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
-        const deletion = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now, true)
+      deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (
+        workspace_id: WorkspaceId,
+        account_id?: AccountId
+      ) {
+        const deletion = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now, true, account_id)
         if (Option.isNone(deletion)) return yield* new NotKnown({ kind: "workspace" })
         const { credentials, deleted_at } = deletion.value
         return deleted_at === null
@@ -154,11 +177,8 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return isDefault ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
       }),
 
-      /** Fails for an unknown account: every other has a workspace, perhaps deleted. */
-      listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
-        const workspaces = yield* repository.listWorkspaces(account_id)
-        return workspaces.length > 0 ? workspaces : yield* new NotKnown({ kind: "account" })
-      }),
+      /** Returns up to 1,000 workspaces after one of them, in order of creation. */
+      listWorkspaces: makeList("workspace", repository.listWorkspaces),
 
       /** Generates an API key and returns it, this once: only its hash is stored. */
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
@@ -172,17 +192,18 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       /** Adds an API key, generated elsewhere, by its hash. */
       importApiKey: Effect.fn("Accounts.importApiKey")(addApiKey),
 
-      revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {
-        const revoked_at = yield* repository.revokeApiKey(hash, yield* DateTime.now)
+      revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash, account_id?: AccountId) {
+        const revoked_at = yield* repository.revokeApiKey(hash, yield* DateTime.now, account_id)
         return Option.isSome(revoked_at)
           ? { hash, revoked_at: revoked_at.value }
           : yield* new NotKnown({ kind: "API key" })
       }),
 
-      listApiKeys: Effect.fn("Accounts.listApiKeys")(function* (account_id: AccountId) {
-        const keys = yield* repository.listApiKeys(account_id)
-        return keys.length > 0 ? keys : yield* new NotKnown({ kind: "account" })
-      })
+      /** Returns up to 1,000 API keys after one of them, in order of creation, with the revoked ones. */
+      listApiKeys: makeList("API key", repository.listApiKeys),
+
+      /** Returns the first 1,000 API keys that may send requests: live ordinary ones. */
+      listClientKeys: (account_id: AccountId) => repository.listClientKeys(account_id, rowsPerPage)
     }
   })
 }) {

@@ -4,7 +4,7 @@ import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, LinkId } from "../../domain/Identifiers.ts"
 import type { Link, LinkKeyPair, NewLink, SealTarget } from "../../domain/Link.ts"
 import { CurrentPrincipal } from "../../domain/Principal.ts"
-import { AccountRepository } from "../../port/AccountRepository.ts"
+import { AccountRepository, WorkspaceResolver } from "../../port/AccountRepository.ts"
 import { formatLinkToken, hashApiKey } from "../../runtime/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import {
@@ -36,20 +36,17 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     const publicUrl = yield* PublicUrl
     const random = yield* SecureRandom.SecureRandom
     const repository = yield* LinkRepository
+    const { resolve } = yield* WorkspaceResolver
 
     /** Finds the workspace of a new link: that of its credential, else the live one that it names, else the default. */
     const workspaceOf = Effect.fnUntraced(function* (account_id: AccountId, { credential_id, workspace_id }: NewLink) {
-      const workspaces = yield* accounts.listWorkspaces(account_id)
-      if (workspaces.length === 0) return yield* new NotKnown({ kind: "account" })
+      if (!(yield* accounts.exists(account_id))) return yield* new NotKnown({ kind: "account" })
       if (credential_id !== undefined) {
         const credential = yield* credentials.findById(account_id, credential_id)
         return Option.isSome(credential) ? credential.value.workspace_id : yield* foreignCredential
       }
-      const workspace = workspaces.find(
-        (one) =>
-          one.deleted_at === null && (workspace_id === undefined ? one.is_default : one.workspace_id === workspace_id)
-      )
-      return workspace?.workspace_id ?? (yield* InvalidParams.of(workspaceIssue(workspace_id)))
+      const workspace = yield* resolve(account_id, workspace_id)
+      return Option.isSome(workspace) ? workspace.value : yield* InvalidParams.of(workspaceIssue(workspace_id))
     })
 
     /** Revokes a link whose row was altered, as the service, and logs it. */

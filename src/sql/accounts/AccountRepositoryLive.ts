@@ -85,10 +85,13 @@ export const layer = Layer.effect(
     const deleteWorkspace = Effect.fnUntraced(function* (
       workspace_id: WorkspaceId,
       when: DateTime.Utc,
-      keepIfInUse: boolean
+      keepIfInUse: boolean,
+      within: AccountId | undefined
     ) {
       const [owner] = yield* selectOwner(workspace_id)
-      if (owner === undefined) return Option.none<WorkspaceDeletion>()
+      if (owner === undefined || owner.account_id !== (within ?? owner.account_id)) {
+        return Option.none<WorkspaceDeletion>()
+      }
       const { account_id } = owner
       const isWorkspace = sql`account_id = ${account_id} AND id = ${workspace_id}`
       const [workspace] = yield* sql<{ is_default: boolean; deleted_at: Date | null }>`
@@ -122,8 +125,12 @@ export const layer = Layer.effect(
       return true
     }, sql.withTransaction)
 
-    const revokeApiKey = Effect.fnUntraced(function* (api_key_hash: ApiKeyHash, when: DateTime.Utc) {
-      const isKey = sql`hash = ${bytes(api_key_hash)}`
+    const revokeApiKey = Effect.fnUntraced(function* (
+      api_key_hash: ApiKeyHash,
+      when: DateTime.Utc,
+      within: AccountId | undefined
+    ) {
+      const isKey = sql`hash = ${bytes(api_key_hash)} AND account_id = coalesce(${within ?? null}::uuid, account_id)`
       const revoked = yield* sql<Ended>`
         UPDATE api_keys SET revoked_at = ${DateTime.toDate(when)}
         WHERE ${isKey} AND revoked_at IS NULL RETURNING account_id, revoked_at AS at`
@@ -136,6 +143,8 @@ export const layer = Layer.effect(
     }, sql.withTransaction)
     return {
       hasAccounts: askExists(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
+      exists: (account_id) =>
+        askExists(reads, "accounts.find", account_id)`SELECT 1 FROM accounts WHERE id = ${account_id}`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
           // An audit entry with an operation proves that the id was used before: each erased account leaves one.
@@ -175,22 +184,40 @@ export const layer = Layer.effect(
       findWorkspace: (workspace_id) => Effect.map(reads.ask(selectOwner(workspace_id), "workspaces.find"), Arr.head),
       makeDefault: (account_id, workspace_id) =>
         writes.ask(makeDefault(account_id, workspace_id), "workspaces.default", account_id),
-      deleteWorkspace: (workspace_id, when, keepIfInUse = false) =>
-        writes.ask(deleteWorkspace(workspace_id, when, keepIfInUse), "workspaces.delete"),
-      listWorkspaces: (account_id) => {
+      deleteWorkspace: (workspace_id, when, keepIfInUse = false, within) =>
+        writes.ask(deleteWorkspace(workspace_id, when, keepIfInUse, within), "workspaces.delete"),
+      listWorkspaces: (account_id, first, limit) => {
         const rows = askRows(reads, "workspaces.list", account_id)<Dated<Workspace>>`
           SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
-          WHERE account_id = ${account_id} ORDER BY created_at, id`
+          WHERE account_id = ${account_id} ${
+            first === undefined
+              ? sql``
+              : sql`AND (created_at, id) >= (
+                  SELECT created_at, id FROM workspaces WHERE account_id = ${account_id} AND id = ${first})`
+          }
+          ORDER BY created_at, id LIMIT ${limit}`
         return Effect.map(rows, Arr.map(fromDated<Workspace>))
       },
       addApiKey: (account_id, key) => writes.ask(addApiKey(account_id, key), "api_keys.insert", account_id),
-      revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
-      listApiKeys: (account_id) => {
+      revokeApiKey: (hash, when, within) => writes.ask(revokeApiKey(hash, when, within), "api_keys.revoke"),
+      listApiKeys: (account_id, first, limit) => {
         const rows = askRows(reads, "api_keys.list", account_id)<Dated<ApiKeyRecord>>`
           SELECT encode(hash, 'hex') AS hash, name, role, created_at, revoked_at FROM api_keys
-          WHERE account_id = ${account_id} ORDER BY created_at, hash`
+          WHERE account_id = ${account_id} ${
+            first === undefined
+              ? sql``
+              : sql`AND (created_at, hash) >= (
+                  SELECT created_at, hash FROM api_keys WHERE account_id = ${account_id} AND hash = ${bytes(first)})`
+          }
+          ORDER BY created_at, api_keys.hash LIMIT ${limit}`
         return Effect.map(rows, Arr.map(fromDated<ApiKeyRecord>))
-      }
+      },
+      listClientKeys: (account_id, limit) => askRows(reads, "api_keys.list", account_id)<
+        Pick<ApiKeyRecord, "hash" | "name">
+      >`
+        SELECT encode(hash, 'hex') AS hash, name FROM api_keys
+        WHERE account_id = ${account_id} AND role = 'ordinary' AND revoked_at IS NULL
+        ORDER BY created_at, api_keys.hash LIMIT ${limit}`
     }
   })
 )

@@ -21,6 +21,7 @@ export const schema: ReadonlyArray<string> = [
     PRIMARY KEY (account_id, id)
   )`,
   `CREATE UNIQUE INDEX workspaces_default ON workspaces (account_id) WHERE is_default`,
+  `CREATE INDEX workspaces_list ON workspaces (account_id, created_at, id)`,
   // For commands that name a workspace without its account.
   `CREATE INDEX workspaces_id ON workspaces (id)`,
 
@@ -32,7 +33,8 @@ export const schema: ReadonlyArray<string> = [
     created_at timestamptz(3) NOT NULL,
     revoked_at timestamptz(3)
   )`,
-  `CREATE INDEX api_keys_account ON api_keys (account_id)`,
+  `CREATE INDEX api_keys_account ON api_keys (account_id, created_at, hash)`,
+  `CREATE INDEX api_keys_clients ON api_keys (account_id, created_at, hash) WHERE role = 'ordinary' AND revoked_at IS NULL`,
 
   // Links for owners of keys. `hash` is the hash of the token. Browsers encrypt to the public key. The key pair is
   // deleted when the link ends, or soon after it has expired. `stored_label` is the label of the key that a used link stored.

@@ -697,6 +697,17 @@ const credentialUse = Layer.effect(
   }))
 )
 
+/** Up to `limit` rows from `first` on, without their account; all from the beginning without `first`. */
+const pageFrom = <Row extends Owned>(
+  rows: ReadonlyArray<Row>,
+  isFirst: (row: Row) => boolean,
+  first: string | undefined,
+  limit: number
+) => {
+  const start = first === undefined ? 0 : rows.findIndex(isFirst)
+  return start < 0 ? [] : rows.slice(start, start + limit).map(({ account_id: _, ...row }) => row)
+}
+
 const accountRepository = Layer.unwrap(
   Effect.map(Memory, ({ accounts, apiKeys, credentials, erased, pools, records, uses, workspaces }) => {
     const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
@@ -713,6 +724,7 @@ const accountRepository = Layer.unwrap(
     }
     return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),
+      exists: (account_id) => Effect.sync(() => accounts.has(account_id)),
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.sync(() => {
           const { created_at } = workspace
@@ -772,10 +784,10 @@ const accountRepository = Layer.unwrap(
           }
           return true
         }),
-      deleteWorkspace: (workspace_id, at, keepIfInUse = false) =>
+      deleteWorkspace: (workspace_id, at, keepIfInUse = false, owner) =>
         Effect.sync(() => {
           const workspace = workspaces.get(workspace_id)
-          if (workspace === undefined) return Option.none()
+          if (workspace === undefined || workspace.account_id !== (owner ?? workspace.account_id)) return Option.none()
           const within = Array.from(credentials.values()).filter(
             ({ credential }) => credential.workspace_id === workspace_id
           )
@@ -784,26 +796,32 @@ const accountRepository = Layer.unwrap(
           workspaces.set(workspace_id, { ...workspace, deleted_at })
           return Option.some({ credentials: within.length, deleted_at })
         }),
-      listWorkspaces: (account_id) =>
-        Effect.sync(() =>
-          ofAccount(workspaces, account_id)
-            .sort(inOrder((row) => row.workspace_id))
-            .map(({ account_id: _, ...workspace }) => workspace)
-        ),
+      listWorkspaces: (account_id, first, limit) =>
+        Effect.sync(() => {
+          const rows = ofAccount(workspaces, account_id).sort(inOrder((row) => row.workspace_id))
+          return pageFrom(rows, ({ workspace_id }) => workspace_id === first, first, limit)
+        }),
       addApiKey: (account_id, key) => Effect.sync(() => addApiKey(account_id, key)),
-      revokeApiKey: (hash, at) =>
+      revokeApiKey: (hash, at, owner) =>
         Effect.sync(() => {
           const key = apiKeys.get(hash)
-          if (key === undefined) return Option.none()
+          if (key === undefined || key.account_id !== (owner ?? key.account_id)) return Option.none()
           const revoked_at = key.revoked_at ?? at
           apiKeys.set(hash, { ...key, revoked_at })
           return Option.some(revoked_at)
         }),
-      listApiKeys: (account_id) =>
+      listApiKeys: (account_id, first, limit) =>
+        Effect.sync(() => {
+          const rows = ofAccount(apiKeys, account_id).sort(inOrder((row) => row.hash))
+          return pageFrom(rows, ({ hash }) => hash === first, first, limit)
+        }),
+      listClientKeys: (account_id, limit) =>
         Effect.sync(() =>
           ofAccount(apiKeys, account_id)
+            .filter(({ revoked_at, role }) => role === "ordinary" && revoked_at === null)
             .sort(inOrder((row) => row.hash))
-            .map(({ account_id: _, ...key }) => key)
+            .slice(0, limit)
+            .map(({ hash, name }) => ({ hash, name }))
         )
     })
   })

@@ -205,7 +205,9 @@ class LinksGroup extends HttpApiGroup.make("links").add(
 /** An event of any account or of none, with the members of its action. */
 const Event = Schema.StructWithRest(
   Schema.Struct({
-    ...Struct.pick(AccountEvent.fields, ["id", "seq", "at", "action"]),
+    ...Struct.pick(AccountEvent.fields, ["at", "action"]),
+    id: Schema.String.annotate({ description: "`{seq}.{n}`: n counts the events of one `seq` from 0." }),
+    seq: Schema.Int.annotate({ description: "Ascends; events of one transaction on one credential share it." }),
     account_id: Schema.optionalKey(AccountId),
     actor: Schema.StructWithRest(Schema.Struct({ kind: Schema.Literals(actorKinds) }), [
       Schema.Record(Schema.String, Schema.Unknown)

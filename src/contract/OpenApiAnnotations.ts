@@ -74,8 +74,6 @@ const exampleRequests: Readonly<Record<string, object>> = {
   "byok.update": { name: "Production", disabled: false }
 }
 
-const seqSchema = { type: "integer", minimum: 0 }
-
 /** Descriptions of query parameters; for numbers also the schema, because the contract decodes them from strings. */
 const queryParameters: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
   offset: {
@@ -83,14 +81,14 @@ const queryParameters: Readonly<Record<string, { readonly description: string; r
     schema: { type: "integer", minimum: 0, maximum: 2_147_483_647, default: 0 }
   },
   limit: {
-    description: "Maximum number of elements on a page; for events, of distinct `seq`.",
+    description: "Maximum number of elements on a page; for events, of transactions on one credential.",
     schema: { type: "integer", minimum: 1, maximum: 100, default: 50 }
   },
   workspace_id: { description: "Workspace of the credentials; by default, the account's default workspace." },
   provider: { description: "Only credentials of this provider." },
   credential_id: { description: "Only events of this credential, which may be deleted." },
-  before: { description: "Only events before this `seq`.", schema: seqSchema },
-  after: { description: "Only events after this `seq`, the oldest first.", schema: seqSchema },
+  before: { description: "Only what follows the event with this `id`, the newest first." },
+  after: { description: "Only events after that with this `id`, the oldest first; with 0, from the first." },
   state: { description: "Only credentials in this state." },
   include: { description: "`status` adds the status of each credential; null if it was deleted meanwhile." },
   q: {

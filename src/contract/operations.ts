@@ -1,6 +1,6 @@
 import { Schema, SchemaTransformation } from "effect"
 import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
-import { AccountEvent } from "../domain/AuditEvent.ts"
+import { AccountEvent, EventId } from "../domain/AuditEvent.ts"
 import { Credential } from "../domain/Credential.ts"
 import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { Conflict, InvalidParams, NotFound, ServiceUnavailable, StoredKeyUnreadable } from "../domain/Errors.ts"
@@ -50,13 +50,11 @@ const ListQuery = Schema.Struct({
     "only offset, limit, workspace_id, provider, state, q, unused_for and include are parameters of list"
 })
 
-const seq = integer(0, Number.MAX_SAFE_INTEGER)
-
 const EventsQuery = Schema.Struct({
   credential_id: Schema.optionalKey(CredentialId),
   limit: Schema.optionalKey(integer(1, 100)),
-  before: Schema.optionalKey(seq),
-  after: Schema.optionalKey(seq)
+  before: Schema.optionalKey(EventId),
+  after: Schema.optionalKey(Schema.Union([EventId, Schema.Literal("0")]))
 }).annotate({ messageUnexpectedKey: "only credential_id, limit, before and after are parameters of events" })
 
 /** Maximum credentials in an order: as many as a pool may have. */
@@ -223,8 +221,8 @@ const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: 
     OpenApi.Description,
     [
       "What happened to the account, its workspaces, API keys and credentials, and who did it. The newest events come first;",
-      "continue with the smallest `seq` as `before` until a page is empty. With `after` the events come in order: a client that",
-      "continues with the largest `seq` gets each event once, about a second after it happened."
+      "continue with the last `id` as `before` until a page is empty. With `after` the events come in order, from the first with",
+      "`after=0`: a client that continues with the last `id` gets each event once, about a second after it happened."
     ].join("\n")
   )
 

@@ -83,13 +83,17 @@ export type AuditAct = AuditEvent extends infer Event
     : never
   : never
 
+/** The id of an event for its account: that of its entry, random, and the place of the event in the entry, from 0. */
+export const EventId = Schema.String.check(
+  Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d{1,4}$/, { message: "must be the id of an event" })
+)
+
 /** An audit event as its account reads it. The action decides which optional members are present. */
 export const AccountEvent = Schema.Struct({
-  id: Schema.String.annotate({
-    description: "`{seq}.{n}`: n counts the events of one `seq` from 0.",
-    examples: ["42.0"]
+  id: EventId.annotate({
+    description: "What one transaction did to one credential differs only after the point.",
+    examples: ["0b7ee4d0-9c2d-4a4e-8f0a-3d1c5b9a7e21.0"]
   }),
-  seq: Schema.Int.annotate({ description: "Ascends; events of one transaction on one credential share it." }),
   at: timestamp("When it happened."),
   action: Schema.String.annotate({ description: "What was done. Further actions may be added." }),
   workspace_id: Schema.optionalKey(WorkspaceId),

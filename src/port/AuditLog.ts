@@ -25,6 +25,11 @@ export class AuditLog extends Context.Service<
      * `limit`, but at least one.
      */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
+    /** Finds the `seq` of an account's entry, and how many events it has. */
+    readonly find: (
+      account_id: AccountId,
+      id: string
+    ) => Answer<Option.Option<{ readonly seq: bigint; readonly events: number }>>
     /** Counts the entries that no checkpoint covers; stops at `limit`. */
     readonly countUnsealed: (limit?: number) => Answer<number>
   }
@@ -48,8 +53,10 @@ export interface AuditEntry {
   readonly events: string
 }
 
-/** An entry with the name of the API key that caused it; null for another actor or a deleted key. */
+/** An entry with its id, and the name of the API key that caused it; null for another actor or a deleted key. */
 export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
+  /** A random UUID, which tells an account nothing of others. */
+  readonly id: string
   readonly actor_name: string | null
 }
 

@@ -1,5 +1,6 @@
 import { Context, type Duration, type Option } from "effect"
 import type { AccountEvent } from "../domain/AuditEvent.ts"
+import type { InvalidParams } from "../domain/Errors.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { EntryPage } from "./AuditLog.ts"
 import type { Answer } from "./DatabaseFailure.ts"
@@ -9,11 +10,11 @@ export class Events extends Context.Service<
   Events,
   {
     /**
-     * The events of the `CurrentPrincipal`'s account: newest first, or with `after` oldest first. A page has all events
-     * of a `seq` or none. Only an empty page shows that no more follow.
+     * The events of the `CurrentPrincipal`'s account that follow one of them: newest first, or with `after` oldest first.
+     * Invariant: continuing from any event yields all others once, in order. Only an empty page shows that no more follow.
      * @effect-expect-leaking CurrentPrincipal
      */
-    readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentPrincipal>
+    readonly list: (page: EventPage) => Answer<ReadonlyArray<AccountEvent>, InvalidParams, CurrentPrincipal>
     /**
      * The events of up to `limit` entries after the `seq` `after`, of all accounts; waits up to `wait` for the first.
      * Invariant: continuing after `last_seq` yields every committed event once, in order. So an event appears when no
@@ -26,6 +27,14 @@ export class Events extends Context.Service<
     ) => Answer<{ readonly events: ReadonlyArray<FeedEvent>; readonly last_seq: number }>
   }
 >()("byok/Events") {}
+
+/** Selects a page of an account's events, of up to `limit` entries. */
+export interface EventPage extends Pick<EntryPage, "credential_id" | "limit"> {
+  /** The id of an event. */
+  readonly before?: string
+  /** The id of an event, or 0 to begin with the first. */
+  readonly after?: string
+}
 
 /** An event of an account or of the service. Further members depend on its action. */
 export interface FeedEvent {

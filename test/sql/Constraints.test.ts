@@ -217,7 +217,7 @@ const constraints: Record<string, Record<string, Cases>> = {
   },
   audit_entries: {
     audit_entries_pkey: values("seq", [1], [2]),
-    audit_entries_operation: values("operation", [id(1)], [id(2), null])
+    audit_entries_operation: values("operation", [id(1)], [id(2)])
   },
   keyring_instances: { keyring_instances_pkey: values("id", [id(1)], [id(2)]) },
   event_cursors: {

@@ -158,13 +158,14 @@ export const usePorts = Effect.gen(function* () {
     revokeAltered: linked.revokeAltered(link),
     deleteExpired: linked.deleteExpired
   }
-  const { checkpointOf, checkpoints, countUnsealed, entries, read, seal } = yield* AuditLog
+  const { checkpointOf, checkpoints, countUnsealed, entries, find: findEntry, read, seal } = yield* AuditLog
   const log: UsesOf<AuditLog["Service"]> = {
     countUnsealed: countUnsealed(1),
     seal: seal(1000),
     checkpointOf: checkpointOf("07".repeat(32)),
     checkpoints: checkpoints(0n),
     entries: entries({ after: 0n, upTo: 10n }),
+    find: findEntry(account_id, randomUUID()),
     read: Effect.forEach([{ before: 10 }, { after: 0, credential_id: id }], (page) =>
       read({ ...page, account_id, limit: 1 })
     )

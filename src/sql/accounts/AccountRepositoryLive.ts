@@ -147,9 +147,8 @@ export const layer = Layer.effect(
         askExists(reads, "accounts.find", account_id)`SELECT 1 FROM accounts WHERE id = ${account_id}`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
-          // An audit entry with an operation proves that the id was used before: each erased account leaves one.
-          const [usedBefore] = yield* sql`
-            SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation IS NOT NULL LIMIT 1`
+          // An audit entry proves that the id was used before: an erased account leaves its entries.
+          const [usedBefore] = yield* sql`SELECT 1 FROM audit_entries WHERE account_id = ${account_id} LIMIT 1`
           const created =
             usedBefore === undefined
               ? yield* insertOnce(

@@ -73,7 +73,7 @@ export const eraseAccount =
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
       ]
       const entry = entryOf(actorOf(yield* actingPrincipal), acts)
-      if (acts.length > 0) yield* insertEntry(sql, { account_id, operation: done ? operation : null, entry })
+      if (acts.length > 0) yield* insertEntry(sql, { account_id, operation: done ? operation : randomUUID(), entry })
       return Option.some({ credentials: credentials.length, idempotency_records: idempotency_records.length, done })
     })
     return ask(sql.withTransaction(step), "accounts.erase", account_id)

@@ -28,10 +28,10 @@ export const layer = Layer.effect(
 
     /** The first matching entries in an order, up to `limit` and about `page.bytes`; at least one if any matches. */
     const firstEntries = (matching: Statement.Fragment, limit = page.entries, order = "seq") => sql`
-      SELECT account_id, seq, at, events FROM (
+      SELECT account_id, seq, operation, at, events FROM (
         SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS bytes_before
         FROM (
-          SELECT account_id, seq, at, events FROM audit_entries WHERE ${matching} ORDER BY ${sql.literal(order)} LIMIT ${limit}
+          SELECT account_id, seq, operation, at, events FROM audit_entries WHERE ${matching} ORDER BY ${sql.literal(order)} LIMIT ${limit}
         ) AS next
       ) AS sized WHERE bytes_before < ${page.bytes}`
     const nextEntries = (after: Statement.Fragment, upTo: bigint) =>
@@ -120,11 +120,14 @@ export const layer = Layer.effect(
               ])
         ])
         return askRows(reads, "audit.read", account_id)<ReadEntry>`
-          SELECT seq, ${isoTime}, events::text AS events, api_keys.name AS actor_name
+          SELECT seq, operation AS id, ${isoTime}, events::text AS events, api_keys.name AS actor_name
           FROM (${firstEntries(matching, limit, order)}) AS entries
           LEFT JOIN api_keys ON api_keys.account_id = entries.account_id
           AND hash = CASE WHEN ${actorHash} ~ '^[a-f0-9]{64}$' THEN decode(${actorHash}, 'hex') END ORDER BY ${sql.literal(order)}`
       },
+      find: (account_id, id) => askFirst(reads, "audit.find", account_id)<{ seq: bigint; events: number }>`
+        SELECT seq, json_array_length(events) AS events FROM audit_entries
+        WHERE account_id = ${account_id} AND operation = ${id}`,
       countUnsealed: (limit) => {
         const counted = askRows(background, "audit.unsealed")<{ n: number }>`
           SELECT count(*)::int AS n FROM (

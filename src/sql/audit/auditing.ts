@@ -35,8 +35,8 @@ export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Ro
 
 interface Entry {
   readonly account_id: string | null
-  /** Identifies the write, which a retry repeats; null if the entry need not be found. */
-  readonly operation: string | null
+  /** Identifies the write, which a retry repeats. */
+  readonly operation: string
   /** The events, from `entryOf`. */
   readonly entry: string
 }
@@ -45,7 +45,7 @@ interface Entry {
 export const insertEntry = (sql: SqlClient.SqlClient, { account_id, entry, operation }: Entry) =>
   Effect.asVoid(sql`
     INSERT INTO audit_entries (account_id, operation, events) VALUES (${account_id}, ${operation}, ${entry}::json)
-    ON CONFLICT (account_id, operation) WHERE operation IS NOT NULL DO NOTHING`)
+    ON CONFLICT (account_id, operation) DO NOTHING`)
 
 /** Records an act that concerns no account, once per operation. */
 export const recordOnce = (sql: SqlClient.SqlClient, operation: string, act: AuditAct) =>

@@ -41,6 +41,7 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2, newest = checkpoin
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
     read: () => Effect.die("not read"),
+    find: () => Effect.succeedNone,
     countUnsealed: () =>
       Effect.succeed(entries.filter(({ seq }) => newest === undefined || seq > newest.last_seq).length)
   })

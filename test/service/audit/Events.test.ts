@@ -1,8 +1,11 @@
+import { randomUUID } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import { Arbitrary, Clock, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
+import { AccountId } from "../../../src/domain/Identifiers.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { AuditLog } from "../../../src/port/AuditLog.ts"
-import { Events } from "../../../src/port/Events.ts"
+import { type EventPage, Events } from "../../../src/port/Events.ts"
 import * as EventsLive from "../../../src/service/audit/Events.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
@@ -102,6 +105,60 @@ const run = Effect.fnUntraced(function* (
     yield* poll(0)
   }
   return { committed: committed.toSorted((one, other) => one - other), seen }
+})
+
+/** Entries with the number of their events, by three accounts. */
+const log = Arbitrary.array(Arbitrary.all({ account: integer(0, 2), events: integer(1, 3) }), {
+  minLength: 1,
+  maxLength: 12
+})
+
+describe("an account that reads its events", () => {
+  it.live("gets the rest of the list from any event on, and nothing that tells what others did", function* () {
+    const { events, logs, sql } = yield* open
+    const { list } = yield* Effect.fromNullishOr(events[0])
+    const { seal } = yield* Effect.fromNullishOr(logs[0])
+    type Shown = Effect.Success<ReturnType<typeof list>>
+    const follows = (skipsEntry: boolean) =>
+      Effect.fnUntraced(function* (given: typeof log extends Arbitrary.Arbitrary<infer A> ? A : never) {
+        const accounts = [0, 1, 2].map(() => AccountId.make(randomUUID()))
+        for (const entry of given) {
+          const acts = Array.from({ length: entry.events }, () => ({ action: "workspace.create" }))
+          yield* sql`INSERT INTO audit_entries (account_id, events)
+            VALUES (${accounts[entry.account] ?? ""}, ${JSON.stringify(acts)}::json)`
+        }
+        yield* seal(1000)
+        const asAccount = Effect.provideService(CurrentPrincipal, {
+          kind: "in_process",
+          account_id: accounts[0] ?? assert.fail("no account")
+        })
+        const read = (page: EventPage) => asAccount(list(page))
+        const own = given.filter(({ account }) => account === 0)
+        for (const [name, whole] of [
+          ["before", yield* read({ limit: 100 })],
+          ["after", yield* read({ limit: 100, after: "0" })]
+        ] as const) {
+          if (whole.length !== own.reduce((sum, entry) => sum + entry.events, 0)) return false
+          if (JSON.stringify(whole).includes("seq")) return false
+          for (const [index, event] of whole.entries()) {
+            const rest: Array<Shown[number]> = []
+            const last = whole.findLast(({ id }) => id.slice(0, -2) === event.id.slice(0, -2))
+            for (let cursor = skipsEntry ? last?.id : event.id; cursor !== undefined;) {
+              const page: Shown = yield* read({ limit: 1, [name]: cursor })
+              rest.push(...page)
+              cursor = page.at(-1)?.id
+            }
+            if (!isDeepStrictEqual(rest, whole.slice(index + 1))) return false
+          }
+        }
+        return true
+      })
+    const checked = yield* Arbitrary.checkEffect(log, follows(false), { runs: 15, maxShrinks: 10 })
+    assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+    const twoOfOne = [{ account: 0, events: 2 }]
+    assert.isTrue(yield* follows(false)(twoOfOne))
+    assert.isFalse(yield* follows(true)(twoOfOne), "control: a reader that goes on after the entry")
+  })
 })
 
 describe("a subscriber to events", () => {

@@ -96,12 +96,17 @@ const sessionFor = (acknowledgesEarly: boolean, { database }: Settings) => {
   return Effect.as(Effect.logWarning(warning), durableSession)
 }
 
-/** Refuses a schema that is behind. Commands also refuse a newer one; `serve` accepts it, to allow a rollback. */
+/** The sentences that refuse an unfit schema. */
+const unfitSchema = {
+  behind: "the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.",
+  foreign: "the schema is that of another build of this version: use the build that migrated it, or an empty database.",
+  incomplete: "tables are missing although byok made them: restore a complete backup, or use an empty database."
+}
+
+/** Refuses an unfit schema. Commands also refuse a newer one; `serve` accepts it, to allow a rollback. */
 const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.User) => {
-  if (state === "behind") {
-    return refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
-  }
   if (state === "current") return Effect.void
+  if (state !== "newer") return refuse(`${name}: ${unfitSchema[state]}`)
   const newer = `${name}: the schema is newer than this version of byok`
   return user === "service" ? Effect.logWarning(newer) : refuse(`${newer}: use the version that migrated it.`)
 }
@@ -155,7 +160,8 @@ export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   { distribute: shouldDistribute }: { readonly distribute: boolean }
 ) {
-  const { name, target, ...schema } = yield* connect(settings, "migrate", "command")
+  const { name, state, target, ...schema } = yield* connect(settings, "migrate", "command")
+  if (state !== "newer") yield* checkSchema(name, state, "command")
   if (!shouldDistribute) {
     const restore = whenReachable(settings, "command", restoreForeignKeys(target, settings.database))
     const restored = schema.distribution === "keys_missing" ? yield* restore : []

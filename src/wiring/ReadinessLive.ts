@@ -1,4 +1,4 @@
-import { Cause, Effect, Layer, Option } from "effect"
+import { Cause, Effect, Layer } from "effect"
 import { Keyring } from "../crypto/keyring/Keyring.ts"
 import { countLimit, formatCount } from "../port/AuditLog.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
@@ -6,7 +6,16 @@ import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
 import { sessionState } from "../sql/schema/inspectSession.ts"
-import { appliedMigration, latestMigration, lockNotAvailable, withLockTimeout } from "../sql/schema/Migrations.ts"
+import { lockNotAvailable, readSchemaState, type SchemaState, withLockTimeout } from "../sql/schema/Migrations.ts"
+
+/** What the state of the schema keeps the service from serving. */
+const schemaProblems: Readonly<Record<SchemaState, ReadonlyArray<string>>> = {
+  behind: ["the database lacks migrations that this version needs"],
+  foreign: ["another build of this version migrated the database"],
+  incomplete: ["tables are missing from the database"],
+  current: [],
+  newer: []
+}
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
@@ -28,24 +37,18 @@ export const layer = Layer.effect(
     const registry = yield* KekRegistry
     const kekIds = Effect.sync(() => Array.from(current().byId.keys()))
 
-    /** The version read last, reported while the table is locked. Initially the latest: startup has checked it. */
-    let lastVersion = Option.some(latestMigration)
+    /** The state read last, reported while the table is locked. Startup has checked it. */
+    let lastState: SchemaState = "current"
     const readSchema = Effect.map(
-      withLockTimeout(reads.sql, schemaLockTimeout)(appliedMigration(reads.sql)),
-      (version) => (lastVersion = version)
+      withLockTimeout(reads.sql, schemaLockTimeout)(readSchemaState(reads.sql)),
+      (state) => (lastState = state)
     ).pipe(
       Effect.catchIf(
         (error) => error._tag === "SqlError" && failureOf(error).sqlstate === lockNotAvailable,
-        () => Effect.succeed(lastVersion)
+        () => Effect.succeed(lastState)
       )
     )
-    const schema = Effect.map(
-      reads.probe(readSchema, "schema.version"),
-      Option.match({
-        onNone: () => ["the database has not been migrated"],
-        onSome: (id) => (id < latestMigration ? ["the database lacks migrations that this version needs"] : [])
-      })
-    )
+    const schema = Effect.map(reads.probe(readSchema, "schema.version"), (state) => schemaProblems[state])
     /** Uses the connections for writes, which may lead to another server than those for reads. */
     const session = Effect.map(
       writes.probe(sessionState(writes.sql), "server.session"),

@@ -1,8 +1,8 @@
 import { Effect } from "effect"
 import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { runCommand } from "../support/process/runCommand.ts"
-import { latestMigration } from "../../src/sql/schema/Migrations.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -11,11 +11,9 @@ describe("byok migrate", () => {
   it.live("migrates an empty database; run again, says that it is up to date", function* () {
     const DATABASE_URL = yield* freshDatabase
     const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL })
-    assert.deepStrictEqual(yield* run("migrate"), {
-      code: 0,
-      stderr: "",
-      stdout: "Migrated: schema\n"
-    })
+    const { stdout, ...rest } = yield* run("migrate")
+    assert.deepStrictEqual(rest, { code: 0, stderr: "" })
+    assert.match(stdout, /^Migrated: schema_[0-9a-f]{8}\n$/)
     assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
     assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
   })
@@ -78,7 +76,7 @@ describe("the version check of the database schema", () => {
     function* () {
       const { settings, sql } = yield* begin
       yield* runCommand(["migrate"], settings)
-      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latestMigration + 1}, 'of_tomorrow')`
+      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (1000, 'of_tomorrow')`
       const newer = "DATABASE_URL: the schema is newer than this version of byok"
       const stderr = `${newer}: use the version that migrated it.\n`
       assert.deepStrictEqual(yield* runCommand(createAccount, settings), { code: 1, stdout: "", stderr })
@@ -86,4 +84,35 @@ describe("the version check of the database schema", () => {
       assert.include(service.stderr(), newer)
     }
   )
+
+  it.live.each([
+    [
+      "another schema under the same number",
+      "UPDATE effect_sql_migrations SET name = 'schema_00000000'",
+      "the schema is that of another build of this version: use the build that migrated it, or an empty database.",
+      "another build of this version migrated the database"
+    ],
+    [
+      "a schema that lacks a table",
+      "DROP TABLE idempotency_records",
+      "tables are missing although byok made them: restore a complete backup, or use an empty database.",
+      "tables are missing from the database"
+    ]
+  ] as const)("refuses %s, and is not ready when it becomes one", function* ([, change, sentence, problem]) {
+    const { settings, sql } = yield* begin
+    yield* runCommand(["migrate"], settings)
+    const service = yield* startService(settings)
+    const ready = Effect.promise(async () => (await fetch(`${service.url}/health/ready`)).status)
+    assert.strictEqual(yield* ready, 200, "control")
+    yield* sql.unsafe(change)
+    yield* eventually("the service is not ready", ready, (status) => status === 503)
+    yield* eventually(
+      "it says why",
+      Effect.sync(() => service.stderr().includes(problem))
+    )
+    const stderr = `DATABASE_URL: ${sentence}\n`
+    for (const command of [["serve"], ["migrate"], createAccount]) {
+      assert.deepStrictEqual(yield* runCommand(command, settings), { code: 1, stdout: "", stderr })
+    }
+  })
 })

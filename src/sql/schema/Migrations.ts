@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto"
 import { Effect, Option, Schedule } from "effect"
 import { Migrator, SqlClient, type SqlError } from "effect/sql"
 import { type ClientSettings, makeClient } from "../connection/Database.ts"
@@ -6,14 +7,14 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { schema } from "./schema.ts"
 
+/** Tells apart builds that make different schemas under one number. */
+const hash = createHash("sha256").update(schema.join(";")).digest("hex").slice(0, 8)
+
 const migrations = {
-  "0001_schema": Effect.flatMap(SqlClient.SqlClient, (sql) =>
+  [`0001_schema_${hash}`]: Effect.flatMap(SqlClient.SqlClient, (sql) =>
     Effect.forEach(schema, (statement) => sql.unsafe(statement), { discard: true })
   )
 }
-
-/** The number of this build's newest migration. The service needs a database in which it has run. */
-export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 /** SQLSTATE of a lock timeout. */
 export const lockNotAvailable = "55P03"
@@ -26,13 +27,13 @@ const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
     : new DatabaseFailure({ kind: error._tag, sqlstate: undefined, constraint: undefined })
 }
 
-/** The state of the schema, compared with the migrations of this build. */
-export type SchemaState = "behind" | "current" | "newer"
+/**
+ * The state of the schema, compared with the migrations of this build: `foreign` if another build ran others under their
+ * numbers, and `incomplete` if a table is missing.
+ */
+export type SchemaState = "behind" | "current" | "newer" | "foreign" | "incomplete"
 
-const stateOf = Option.match({
-  onNone: (): SchemaState => "behind",
-  onSome: (id: number): SchemaState => (id < latestMigration ? "behind" : id > latestMigration ? "newer" : "current")
-})
+const tables = schema.flatMap((statement) => /^CREATE TABLE (\w+)/.exec(statement)?.[1] ?? [])
 
 /** Attempts are short, because a statement that waits for a table's lock blocks all later ones on the table. */
 const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
@@ -55,16 +56,20 @@ export const withLockTimeout =
   <A, E, R>(statements: Effect.Effect<A, E, R>) =>
     sql.withTransaction(Effect.andThen(sql.unsafe(`SET LOCAL lock_timeout = ${timeout}`), statements))
 
-/**
- * The number of the newest migration that has run in the database, if any. Uses two statements, because the second
- * fails without the table.
- */
-export const appliedMigration = (sql: SqlClient.SqlClient) =>
+/** Reads the state of the schema. Uses two statements, because the second fails without the table. */
+export const readSchemaState = (sql: SqlClient.SqlClient): Effect.Effect<SchemaState, SqlError.SqlError> =>
   Effect.gen(function* () {
-    const tables = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`
-    if (tables.length === 0) return Option.none<number>()
-    const [newest] = yield* sql<{ id: number | null }>`SELECT max(migration_id) AS id FROM effect_sql_migrations`
-    return Option.fromNullishOr(newest?.id)
+    const journal = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`
+    if (journal.length === 0) return "behind"
+    const applied = yield* sql<{ name: string; present: number }>`
+      SELECT to_char(migration_id, 'FM0000') || '_' || name AS name,
+        (SELECT count(*)::int FROM unnest(${tables}::text[]) AS own JOIN pg_class ON oid = to_regclass(own)) AS present
+      FROM effect_sql_migrations ORDER BY migration_id`
+    const own = Object.keys(migrations)
+    if (applied.some(({ name }, index) => name !== (own[index] ?? name))) return "foreign"
+    if (applied.length < own.length) return "behind"
+    if ((applied[0]?.present ?? 0) < tables.length) return "incomplete"
+    return applied.length > own.length ? "newer" : "current"
   })
 
 /** Runs the migrations that the database lacks, in one transaction. Returns their names. */
@@ -72,7 +77,7 @@ const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
     Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
   // Outside the transaction: inside, a failure to create the table of migrations would be hidden by the next error.
-  if (Option.isNone(yield* appliedMigration(sql))) yield* run({})
+  yield* run({})
   const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
   return ran.map(([, name]) => name)
 })
@@ -100,7 +105,7 @@ export const openSchema = (target: DatabaseTarget, settings: ClientSettings, mod
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, settings)
-      const state = stateOf(yield* withLockTimeout(client, locking.timeout)(appliedMigration(client)))
+      const state = yield* withLockTimeout(client, locking.timeout)(readSchemaState(client))
       if (mode === "check" || state !== "behind") return { state, migrated: [] }
       const migrator = yield* makeClient(target, settings, { startupParameters: schemaChangeSettings })
       for (;;) {

@@ -1,14 +1,12 @@
-import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
+import { Cause, Duration, Effect, Exit, Fiber, Redacted } from "effect"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { appliedMigration, latestMigration, migrationLock } from "../../../src/sql/schema/Migrations.ts"
+import { migrationLock, readSchemaState } from "../../../src/sql/schema/Migrations.ts"
 import { migrate } from "../../support/database/migrate.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { holdOpen } from "../../support/database/transactions.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { assert, describe, it } from "../../support/it.ts"
-
-const all = ["schema"]
 
 const empty = Effect.gen(function* () {
   const url = yield* freshDatabase
@@ -20,11 +18,14 @@ const empty = Effect.gen(function* () {
   return { sql, tables, target: parseDatabaseUrl(Redacted.make(url)) }
 })
 
+/** The names of all migrations. */
+const only = /^schema_[0-9a-f]{8}$/
+
 describe("migrate", () => {
   it.live("brings an empty database to the newest migration; a second run changes nothing", function* () {
     const { sql, tables, target } = yield* empty
-    assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
-    assert.deepStrictEqual(yield* appliedMigration(sql), Option.some(latestMigration))
+    assert.match(String(yield* migrate(target, databaseSettings)), only)
+    assert.deepStrictEqual(yield* readSchemaState(sql), "current")
     assert.deepStrictEqual(yield* tables, [
       "accounts",
       "api_keys",
@@ -43,7 +44,7 @@ describe("migrate", () => {
       "workspaces"
     ])
     assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
-    assert.deepStrictEqual(yield* appliedMigration(sql), Option.some(latestMigration))
+    assert.deepStrictEqual(yield* readSchemaState(sql), "current")
   })
 
   it.live("runs once if several instances start together on an empty database", function* () {
@@ -51,8 +52,8 @@ describe("migrate", () => {
     const ran = yield* Effect.forEach(Array.from({ length: 8 }), () => migrate(target, databaseSettings), {
       concurrency: "unbounded"
     })
-    assert.deepStrictEqual(ran.flat(), all)
-    assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
+    assert.match(String(ran.flat()), only)
+    assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, 1)
   })
 
   it.live("rolls back if it fails, shows no table name in the error, and succeeds later", function* () {
@@ -68,16 +69,16 @@ describe("migrate", () => {
     assert.isEmpty(yield* sql`SELECT 1 FROM effect_sql_migrations`)
 
     yield* sql`DROP TABLE keks`
-    assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
+    assert.match(String(yield* migrate(target, databaseSettings)), only)
   })
 
   it.live("waits without a timeout for another instance that migrates, then has nothing to do (F1)", function* () {
     const { sql, target } = yield* empty
     yield* migrate(target, databaseSettings)
-    yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latestMigration}`
+    yield* sql`DELETE FROM effect_sql_migrations`
     const end = yield* holdOpen(
       sql,
-      `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latestMigration}, 'another''s'
+      `INSERT INTO effect_sql_migrations (migration_id, name) SELECT 1, 'another''s'
           FROM pg_advisory_xact_lock(${migrationLock})`
     )
     const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }

@@ -40,7 +40,7 @@ export const makeOperations = Effect.gen(function* () {
       const listedStatuses = yield* reading(statuses(listed))
       data.forEach((credential, index) => Object.assign(credential, { status: encodeStatus(listedStatuses[index]) }))
     }
-    return jsonResponse(`{"data":[${(yield* textsOf(data)).join()}],"total_count":${total_count}}`)
+    return yield* jsonInTurns('{"data":[', data, `],"total_count":${total_count}}`)
   })
   /** Answers with one credential. A long answer takes memory until it is sent. */
   const answer = (request: HttpServerRequest.HttpServerRequest, credential: Credential) => {
@@ -111,20 +111,20 @@ const maxUncountedBytes = 16 * 1024
 /** The most characters of JSON that one turn of the event loop writes, and one more value. */
 const turnLength = 65_536
 
-/** Writes values as JSON, in several turns if they are long. */
-export const textsOf = Effect.fnUntraced(function* (values: ReadonlyArray<object>) {
-  const texts: Array<string> = []
-  let length = 0
-  for (const value of values) {
-    const text = JSON.stringify(value)
-    texts.push(text)
-    length += text.length
-    if (length > turnLength) {
-      length = 0
+/** Answers with values as JSON between two texts. Writes and encodes them in several turns if they are long. */
+export const jsonInTurns = Effect.fnUntraced(function* (before: string, values: ReadonlyArray<object>, after: string) {
+  const encoded: Array<Uint8Array> = []
+  let text = before
+  for (const [index, value] of values.entries()) {
+    text += (index === 0 ? "" : ",") + JSON.stringify(value)
+    if (text.length > turnLength) {
+      encoded.push(Buffer.from(text))
+      text = ""
       yield* Effect.yieldNow
     }
   }
-  return texts
+  if (encoded.length === 0) return jsonResponse(text + after)
+  return HttpServerResponse.uint8Array(Buffer.concat([...encoded, Buffer.from(text + after)]), { contentType })
 })
 
 /** Bytes of a credential's lists and of its other members that a page takes memory for from the start. */
@@ -175,12 +175,9 @@ const credentialJson = (credential: Credential) => {
   return json
 }
 
-/** Encodes the verdicts of one provider at a time. A `DateTime` serializes itself as the schema encodes it. */
+/** A `DateTime` serializes itself as the schema encodes it. */
 const explanationResponse = ({ providers, ...rest }: Explanation) =>
-  Effect.map(
-    Effect.forEach(providers, (provider) => Effect.as(Effect.yieldNow, JSON.stringify(provider))),
-    (texts) => jsonResponse(`{"data":${JSON.stringify(rest).slice(0, -1)},"providers":[${texts.join()}]}}`)
-  )
+  jsonInTurns(`{"data":${JSON.stringify(rest).slice(0, -1)},"providers":[`, providers, "]}}")
 
 const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
 

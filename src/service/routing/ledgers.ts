@@ -27,6 +27,7 @@ const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: Cooldown
 
   const storeLater = yield* makeWriteBehind<PendingCooldown>({
     subject: "The health of keys",
+    accountOf: ({ account_id }) => account_id,
     keyOf: ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
     merge: (one, other) => ({ ...one, cooldown: join(one.cooldown, other.cooldown) }),
     store: (changes) =>
@@ -64,6 +65,7 @@ export const makeUseLedger = Effect.fnUntraced(function* (onLost: () => void) {
   const { store } = yield* CredentialUse
   const storeLater = yield* makeWriteBehind<UsedCredential>({
     subject: "The last use of credentials",
+    accountOf: ({ account_id }) => account_id,
     keyOf: ({ account_id, credential_id }) => `${account_id} ${credential_id}`,
     merge: (one, other) => ({ ...one, ...mergeUses(one, other) }),
     store,

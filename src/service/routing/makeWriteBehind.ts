@@ -6,6 +6,7 @@ interface WriteBehind<A> {
   /** Names the changes in the log. */
   readonly subject: string
   readonly keyOf: (change: A) => string
+  readonly accountOf: (change: A) => string
   /** Combines two changes of one key, in either order. */
   readonly merge: (one: A, other: A) => A
   /** Must be idempotent. Returns changes whose rows were locked, to be stored later. */
@@ -14,7 +15,7 @@ interface WriteBehind<A> {
   readonly wait: Duration.Input
   /** Maximum changes of one statement. */
   readonly batch: number
-  /** Maximum keys with unstored changes; changes of further keys are lost. */
+  /** Maximum keys with unstored changes. An account may have as many as are free; changes of further keys are lost. */
   readonly max: number
   /** How long closing may take. */
   readonly closing: Duration.Input
@@ -28,18 +29,31 @@ const retryAfter = "1 second"
  * Makes a buffer of changes that stores them in the background, and when the scope closes. Returns the function that
  * adds a change. Invariant: until closing ends, a change, alone or merged with others of its key, leaves the buffer
  * only once it is stored, or counted and logged as lost. Lost are changes that the database refuses for their value,
- * those beyond `max`, and those that closing leaves.
+ * those beyond an account's share of `max`, and those that closing leaves.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
-  const { batch, closing, keyOf, max, merge, onLost, store, subject, wait } = options
+  const { accountOf, batch, closing, keyOf, max, merge, onLost, store, subject, wait } = options
   const waiting = new Map<string, A>()
+  /** The number of waiting keys of each account. */
+  const held = new Map<string, number>()
   const isFilled = Latch.makeUnsafe()
   let hasFailed = false
   let beyondMax = 0
 
+  const hold = (account: string, more: number) => {
+    const keys = (held.get(account) ?? 0) + more
+    if (keys === 0) held.delete(account)
+    else held.set(account, keys)
+  }
+
   /** Removes changes, except those that were merged with others while they were stored. */
   const remove = (changes: ReadonlyArray<A>) => {
-    for (const change of changes) if (waiting.get(keyOf(change)) === change) waiting.delete(keyOf(change))
+    for (const change of changes) {
+      if (waiting.get(keyOf(change)) === change) {
+        waiting.delete(keyOf(change))
+        hold(accountOf(change), -1)
+      }
+    }
   }
   const moveToEnd = (key: string) => {
     const change = waiting.get(key) as A
@@ -78,7 +92,9 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   const logBeyondMax = Effect.suspend(() => {
     const lost = beyondMax
     beyondMax = 0
-    return lost === 0 ? Effect.void : Effect.logError(`${subject}: ${lost} changes were lost, because ${max} waited`)
+    return lost === 0
+      ? Effect.void
+      : Effect.logError(`${subject}: ${lost} changes were lost, because too many of their account waited`)
   })
 
   /** Stores the changes waiting now. */
@@ -118,9 +134,13 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   return (change: A): void => {
     const key = keyOf(change)
     const other = waiting.get(key)
-    if (other === undefined && waiting.size >= max) {
-      beyondMax += 1
-      return onLost()
+    if (other === undefined) {
+      const account = accountOf(change)
+      if ((held.get(account) ?? 0) >= max - waiting.size) {
+        beyondMax += 1
+        return onLost()
+      }
+      hold(account, 1)
     }
     waiting.set(key, other === undefined ? change : merge(other, change))
     isFilled.openUnsafe()

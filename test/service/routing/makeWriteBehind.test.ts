@@ -169,6 +169,7 @@ const begin = Effect.fnUntraced(function* (
   const add = yield* implementation
     .makeWriteBehind<Change>({
       subject: "Changes",
+      accountOf: ({ key }) => (key < 100 ? "an account" : "another"),
       keyOf: ({ key }) => String(key),
       merge: union,
       store: store.store,
@@ -300,20 +301,21 @@ describe("the write-behind queue", () => {
     assert.isTrue(yield* isNoticed(edit))
   })
 
-  it.effect("holds at most its limit of keys, and still merges changes of waiting keys", function* () {
-    const { add, become, close, lines, lost, stored } = yield* begin(real, { wait: 0, max: 5 })
+  it.effect("holds as many keys of an account as are free, and still merges changes of waiting keys", function* () {
+    const { add, become, close, lines, lost, stored } = yield* begin(real, { wait: 0, max: 10 })
     yield* become("hangs")
     for (let key = 0; key < 4; key += 1) add({ key, numbers: [1] })
     yield* TestClock.adjust("1 second")
-    for (const key of [4, 5, 6, 7, 8, 3]) add({ key, numbers: [2] })
+    for (const key of [4, 5, 6, 7, 8, 3, 100, 101, 102, 103]) add({ key, numbers: [2] })
     yield* become("stores")
     yield* TestClock.adjust("1 second")
     const kept = [...stored].map(([key, numbers]) => `${key}: ${[...numbers].join()}`).sort()
-    assert.deepStrictEqual(kept, ["0: 1", "1: 1", "2: 1", "3: 1,2", "4: 2"])
-    assert.deepStrictEqual([lost(), lines], [4, ["Error Changes: 4 changes were lost, because 5 waited"]])
-    add({ key: 8, numbers: [3] })
+    assert.deepStrictEqual(kept, ["0: 1", "100: 2", "101: 2", "102: 2", "1: 1", "2: 1", "3: 1,2", "4: 2"])
+    const why = "Error Changes: 5 changes were lost, because too many of their account waited"
+    assert.deepStrictEqual([lost(), lines], [5, [why]])
+    for (let key = 5; key < 10; key += 1) add({ key, numbers: [3] })
     yield* close
-    assert.isTrue(stored.has(8), "there is room again")
+    assert.isTrue(stored.has(9), "there is room again")
   })
 
   it.effect("does not delay other changes while the row of one is locked, and logs nothing", function* () {

@@ -70,10 +70,7 @@ export const stateOf = (
   return parkings.length > 0 ? "parked" : failing ? "failing" : "active"
 }
 
-/**
- * The status of a credential. `pooled` is undefined if its workspace is deleted. A key counts as readable while the key
- * store does not answer.
- */
+/** The status of a credential. `pooled` is undefined if its workspace is deleted. */
 export const statusOf = (
   credential: Credential,
   pooled: Pick<PooledCredential, "seal" | "key_version"> | undefined,

@@ -29,7 +29,7 @@ export class AuditLog extends Context.Service<
     readonly find: (
       account_id: AccountId,
       id: string
-    ) => Answer<Option.Option<{ readonly seq: bigint; readonly events: number }>>
+    ) => Answer<Option.Option<{ readonly seq: number; readonly events: number }>>
     /** Counts the entries that no checkpoint covers; stops at `limit`. */
     readonly countUnsealed: (limit?: number) => Answer<number>
   }

@@ -66,7 +66,7 @@ export const layer = Layer.effect(
       if (Option.isNone(entry) || skipped > entry.value.events) {
         return yield* InvalidParams.of({ path: [name], message: "must be the id of an event of this account" })
       }
-      const bound = Number(entry.value.seq) + (skipped < entry.value.events ? inclusive : 0)
+      const bound = entry.value.seq + (skipped < entry.value.events ? inclusive : 0)
       const entries = yield* read({ ...page, account_id, [name]: bound })
       return entries.flatMap((one) => accountEventsOf(one).slice(one.id === id ? skipped : 0))
     })

@@ -1,4 +1,4 @@
-import { Clock, Effect, Layer, Option } from "effect"
+import { Array as Arr, Clock, Effect, Layer, Option, Record } from "effect"
 import type { Statement } from "effect/sql"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
 import { askFirst, askRows, askExists } from "../connection/statements.ts"
@@ -13,6 +13,10 @@ interface Horizon {
 /** Limits of the entries to seal or read at a time; `bytes` is their stored, compressed size. */
 const page = { entries: 200, bytes: 65_536 }
 const checkpointsPerPage = 100
+
+/** Converts the 64-bit integers of a row, its only numbers, to BigInts: a forged entry may have any. */
+const withBigInts = <Row extends object>(row: Row) =>
+  Record.map(row as Record<string, unknown>, (value) => (typeof value === "number" ? BigInt(value) : value)) as Row
 
 /** The advisory lock of the instance that seals. */
 const sealingLock = 0x62796f6b
@@ -47,14 +51,20 @@ export const layer = Layer.effect(
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
     /** PostgreSQL reads the locks after the snapshot, so no writer is missed. */
-    const horizon = askFirst(background, "audit.horizon")<Horizon>`
-      SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
+    const horizon = Effect.map(
+      askFirst(background, "audit.horizon")<Horizon>`
+        SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`,
+      Option.map(withBigInts)
+    )
     /** Whether one of these transactions still runs. */
     const areWriting = (earlier: ReadonlyArray<string>) => askExists(background, "audit.writers")`
       SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${earlier}::text[]) LIMIT 1`
 
-    const head = askFirst(background, "audit.head")<AuditHead>`
-      SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
+    const head = Effect.map(
+      askFirst(background, "audit.head")<AuditHead>`
+        SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`,
+      Option.map(withBigInts)
+    )
 
     /** Writes the next checkpoint, unless another instance does. Returns whether this one wrote it. */
     const sealPage = (upTo: bigint) =>
@@ -97,15 +107,27 @@ export const layer = Layer.effect(
 
     return {
       seal,
-      checkpointOf: (hash) => askFirst(reads, "audit.checkpoint")<AuditHead>`
-        SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
-        WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
-      checkpoints: (after) => askRows(reads, "audit.checkpoints")<AuditCheckpoint>`
-        SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
-        WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpointsPerPage}`,
-      entries: ({ after, upTo }) => askRows(reads, "audit.entries")<AuditEntry>`
-        SELECT seq, ${isoTime}, timestamptz_send(at) AS stamp, events::text AS events
-        FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
+      checkpointOf: (hash) =>
+        Effect.map(
+          askFirst(reads, "audit.checkpoint")<AuditHead>`
+            SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
+            WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
+          Option.map(withBigInts)
+        ),
+      checkpoints: (after) =>
+        Effect.map(
+          askRows(reads, "audit.checkpoints")<AuditCheckpoint>`
+            SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
+            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpointsPerPage}`,
+          Arr.map(withBigInts)
+        ),
+      entries: ({ after, upTo }) =>
+        Effect.map(
+          askRows(reads, "audit.entries")<AuditEntry>`
+            SELECT seq, ${isoTime}, timestamptz_send(at) AS stamp, events::text AS events
+            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
+          Arr.map(withBigInts)
+        ),
       read: ({ account_id, after, before, credential_id, limit }) => {
         const order = after === undefined ? "seq DESC" : "seq"
         const matching = sql.and([
@@ -119,13 +141,14 @@ export const layer = Layer.effect(
                 sql`seq <= (SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1)`
               ])
         ])
-        return askRows(reads, "audit.read", account_id)<ReadEntry>`
+        const rows = askRows(reads, "audit.read", account_id)<ReadEntry>`
           SELECT seq, operation AS id, ${isoTime}, events::text AS events, api_keys.name AS actor_name
           FROM (${firstEntries(matching, limit, order)}) AS entries
           LEFT JOIN api_keys ON api_keys.account_id = entries.account_id
           AND hash = CASE WHEN ${actorHash} ~ '^[a-f0-9]{64}$' THEN decode(${actorHash}, 'hex') END ORDER BY ${sql.literal(order)}`
+        return Effect.map(rows, Arr.map(withBigInts))
       },
-      find: (account_id, id) => askFirst(reads, "audit.find", account_id)<{ seq: bigint; events: number }>`
+      find: (account_id, id) => askFirst(reads, "audit.find", account_id)<{ seq: number; events: number }>`
         SELECT seq, json_array_length(events) AS events FROM audit_entries
         WHERE account_id = ${account_id} AND operation = ${id}`,
       countUnsealed: (limit) => {

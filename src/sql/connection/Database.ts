@@ -60,15 +60,29 @@ const bytea = codecOf<Uint8Array>(
   (bytes, offset, size) => new Uint8Array(bytes.subarray(offset, offset + size))
 )
 
+/** Reads as a number what a number holds exactly, as every counter is; else as a BigInt. */
+const int8 = codecOf<number | bigint>(
+  (value) => {
+    const bytes = Buffer.alloc(8)
+    bytes.writeBigInt64BE(BigInt(value))
+    return bytes
+  },
+  (bytes, offset) => {
+    const value = new DataView(bytes.buffer, bytes.byteOffset + offset).getBigInt64(0)
+    return Number.isSafeInteger(Number(value)) ? Number(value) : value
+  }
+)
+
 /**
  * The driver's types with other codecs for text, because the driver's strips a leading byte order mark from some
- * strings, and for bytea, because the driver's returns a view, which would keep a whole buffer of received rows in
- * memory.
+ * strings; for bytea, because the driver's returns a view, which would keep a whole buffer of received rows in memory;
+ * and for int8, because JSON has no BigInt.
  */
 const pgTypes = (): PgTypes.Registry => {
   const types = PgTypes.makeRegistry()
   types.register(PgTypes.OID.text, text)
   types.register(PgTypes.OID.bytea, bytea)
+  types.register(PgTypes.OID.int8, int8)
   return types
 }
 

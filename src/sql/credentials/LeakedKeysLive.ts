@@ -54,7 +54,7 @@ const suspectOf = (row: SuspectRow): Suspect => {
 
 /** References to keys as rows `key`, numbered by `n` from 1. */
 const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => {
-  const types = { account_id: "uuid", credential_id: "uuid", key_version: "integer" } as const
+  const types = { account_id: "uuid", credential_id: "uuid", key_version: "bigint" } as const
   return tableOf(sql, "key", types, (column) => keys.map((key) => key[column]))
 }
 

@@ -130,7 +130,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
       (audited) => sql`
         SELECT * FROM update_credential(
           ${jsonOf(row, sealed === undefined ? names : [...names, ...Object.keys(sealed)])}::json,
-          ${revision}::integer, ${limits.bytes}::bigint, ${audited}
+          ${revision}::bigint, ${limits.bytes}::bigint, ${audited}
         )`
     )
     return outcome === "too_large" ? yield* new PoolFull({ unit: "bytes", limit: limits.bytes }) : outcome === "stored"
@@ -151,7 +151,7 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) 
               [{ action: "credential.delete", ...recordedOf(row) }],
               (audited) => sql`
                 SELECT * FROM delete_credential(
-                  ${account_id}::uuid, ${row.workspace_id}::uuid, ${row.provider}, ${id}::uuid, ${row.revision}::integer, ${audited}
+                  ${account_id}::uuid, ${row.workspace_id}::uuid, ${row.provider}, ${id}::uuid, ${row.revision}::bigint, ${audited}
                 )`
             ),
             ({ outcome }) => (outcome === "stored" ? Effect.succeed(true) : remove(account_id, id))

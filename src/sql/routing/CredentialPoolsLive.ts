@@ -18,7 +18,7 @@ import type { Query } from "../connection/Query.ts"
 import { makeLookUp } from "../connection/statements.ts"
 import { credentialOf, listElements, sealedColumns, type CredentialRow } from "../rows/credentialRows.ts"
 
-/** The state of `pool` as text for `stateOf`, because the driver reads 64-bit integers as BigInt. */
+/** The state of `pool` as text for `stateOf`. */
 const stateText = (sql: SqlClient.SqlClient) =>
   sql`concat_ws(' ', coalesce(pool.version, 0), coalesce(pool.health, 0), coalesce(pool.members, 0), coalesce(pool.bytes, 0))`
 

@@ -22,7 +22,7 @@ const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) =
       ${sorted.map(({ last_succeeded_at }) => timeOf(last_succeeded_at))}::text[],
       ${sorted.map(({ last_failed_at }) => timeOf(last_failed_at))}::text[],
       ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[],
-      ${sorted.map(({ last_failed_version }) => last_failed_version ?? 0)}::integer[],
+      ${sorted.map(({ last_failed_version }) => last_failed_version ?? 0)}::bigint[],
       ${sorted.map(({ last_refused_at }) => timeOf(last_refused_at))}::text[],
       ${sorted.map(({ last_refused_status }) => last_refused_status ?? -1)}::integer[],
       ${sorted.map(({ last_refused_code }) => last_refused_code ?? "")}::text[],

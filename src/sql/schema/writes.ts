@@ -53,7 +53,7 @@ export const writes: ReadonlyArray<string> = [
   `CREATE FUNCTION create_credential(
     credential json, key_hash bytea, fingerprint bytea, max_members integer, max_bytes bigint,
     link uuid, operation uuid, events json,
-    OUT outcome text, OUT sort_order integer, OUT created_at timestamptz
+    OUT outcome text, OUT sort_order bigint, OUT created_at timestamptz
   ) LANGUAGE plpgsql AS $$
   #variable_conflict use_column
   DECLARE
@@ -110,7 +110,7 @@ export const writes: ReadonlyArray<string> = [
   // Changes the members that `credential` has, if the stored revision is the one that was read; else 'changed'. A
   // credential that does not grow fits even in a pool beyond its limit, which may have been lowered.
   `CREATE FUNCTION update_credential(
-    credential json, read_revision integer, max_bytes bigint, link uuid, operation uuid, events json, OUT outcome text
+    credential json, read_revision bigint, max_bytes bigint, link uuid, operation uuid, events json, OUT outcome text
   ) LANGUAGE plpgsql AS $$
   #variable_conflict use_column
   DECLARE
@@ -151,7 +151,7 @@ export const writes: ReadonlyArray<string> = [
   // Deletes a credential, if the stored revision is the one that was read; else 'changed'. The size of a row that somebody
   // edited in the database may exceed the pool's.
   `CREATE FUNCTION delete_credential(
-    of_account uuid, of_workspace uuid, of_provider text, of_id uuid, read_revision integer,
+    of_account uuid, of_workspace uuid, of_provider text, of_id uuid, read_revision bigint,
     link uuid, operation uuid, events json, OUT outcome text
   ) LANGUAGE plpgsql AS $$
   #variable_conflict use_column

@@ -14,9 +14,9 @@ export const layer = Layer.effect(
   EventCursor,
   Effect.map(Database, ({ background, reads }) => {
     const { sql } = reads
-    /** Whether a time has passed, or is further ahead than `most` seconds, so that a clock that was put back wrote it. */
+    /** Whether a time has passed, or is so far ahead that a clock wrote it that was put back since, by a second or more. */
     const isOver = (column: string, most: number) =>
-      sql`(${sql(column)} IS NULL OR ${sql(column)} NOT BETWEEN now() AND now() + ${most} * interval '1 second')`
+      sql`(${sql(column)} IS NULL OR ${sql(column)} NOT BETWEEN now() AND now() + ${most + 1} * interval '1 second')`
     const hasPaused = (cursor: string) => isOver(`${cursor}.retry_at`, maxRetryPauseSeconds)
     const isFree = (cursor: string) => sql`
       (${sql(`${cursor}.holder`)} IS NULL OR ${isOver(`${cursor}.held_until`, leaseSeconds)}) AND ${hasPaused(cursor)}`

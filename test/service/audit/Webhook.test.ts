@@ -140,6 +140,12 @@ describe("the cursor of the webhook", () => {
         yield* cursor.take(other)
       }
       assert.deepStrictEqual(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300])
+      yield* sql`UPDATE event_cursors SET retry_at = now() + interval '300.5 seconds'`
+      assert.isAbove(
+        Option.getOrThrow(yield* cursor.state).pause,
+        299,
+        "a clock that steps back a little ends no pause"
+      )
       assert.isTrue(yield* cursor.advance(other, { after: 9, done: 0 }))
       assert.strictEqual(Option.getOrThrow(yield* cursor.state).failures, 0)
     }

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
+import { Skipped } from "./support/process/installedPrograms.ts"
 import { runProgram } from "./support/process/runNode.ts"
 import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
 import { assert, it } from "./support/it.ts"
@@ -22,7 +23,7 @@ it.live.each([
   ["the newest Node.js 24", "24"]
 ] as const)(
   "the limits of HTTP clients hold on %s",
-  ([, version], context) =>
+  ([, version]) =>
     Effect.scoped(
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
@@ -30,7 +31,7 @@ it.live.each([
         const install = ["install", "--fetch-retries=1", "--no-audit", "--no-fund", "--prefix", directory]
         const installed = yield* runProgram("npm", [...install, `${name}@${version}`], { variables: npmSettings })
         // Without a network, there is no other Node.js to test; any other failure of npm is one of this test.
-        if (unreachable.test(installed.stderr)) return context.skip("npm does not reach its registry")
+        if (unreachable.test(installed.stderr)) return yield* new Skipped({ why: "npm does not reach its registry" })
         assert.strictEqual(installed.code, 0, installed.stderr)
         const node = join(directory, "node_modules", name, "bin/node")
         assert.match((yield* runProgram(node, ["--version"])).stdout, new RegExp(`^v${version.replace(".", "\\.")}\\.`))

@@ -1,6 +1,7 @@
 import * as Plain from "@effect/vitest"
 import { Effect, identity, type Layer, type Scope } from "effect"
 import { chai, type TestContext, type TestOptions } from "vitest"
+import { Skipped } from "./process/installedPrograms.ts"
 
 export { assert, describe } from "@effect/vitest"
 
@@ -68,6 +69,17 @@ const isFunction = (given: unknown): given is Callable => typeof given === "func
 
 type Around = (made: Needing<never>) => Needing<never>
 
+/** Skips the test, with its reason, if its body fails because the machine lacks what the test needs. */
+const orSkip = (made: Needing<never>, test: unknown) =>
+  Effect.catchIf(
+    made,
+    (error) => error instanceof Skipped,
+    ({ why }) =>
+      Effect.sync(() => {
+        ;(test as TestContext).skip(why)
+      })
+  )
+
 /** Converts the result of a test body to an effect if it is a generator. */
 const generated = (around: Around) => (given: unknown) =>
   !isFunction(given)
@@ -75,9 +87,10 @@ const generated = (around: Around) => (given: unknown) =>
     : (value: unknown, context: unknown) => {
         const made = given(value, context)
         const isGenerator = Object.prototype.toString.call(made) === "[object Generator]"
-        return around(
-          isGenerator ? Effect.gen(() => made as Generator<Needing<never>, unknown, never>) : (made as Needing<never>)
-        )
+        const body = isGenerator
+          ? Effect.gen(() => made as Generator<Needing<never>, unknown, never>)
+          : (made as Needing<never>)
+        return around(orSkip(body, context ?? value))
       }
 
 const tester = (plain: Readonly<Record<"each" | "prop" | "skipIf", Callable>>, around: Around = identity) => {

@@ -87,7 +87,7 @@ const queryParameters: Readonly<Record<string, { readonly description: string; r
   workspace_id: { description: "Workspace of the credentials; by default, the account's default workspace." },
   provider: { description: "Only credentials of this provider." },
   credential_id: { description: "Only events of this credential, which may be deleted." },
-  before: { description: "Only what follows the event with this `id`, the newest first." },
+  before: { description: "Only events before that with this `id`, the newest first." },
   after: { description: "Only events after that with this `id`, the oldest first; with 0, from the first." },
   state: { description: "Only credentials in this state." },
   include: { description: "`status` adds the status of each credential; null if it was deleted meanwhile." },

@@ -83,7 +83,7 @@ export type AuditAct = AuditEvent extends infer Event
     : never
   : never
 
-/** The id of an event for its account: that of its entry, random, and the place of the event in the entry, from 0. */
+/** The id of an event for its account: the UUID of its entry, and the place of the event in the entry, from 0. */
 export const EventId = Schema.String.check(
   Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d{1,4}$/, { message: "must be the id of an event" })
 )

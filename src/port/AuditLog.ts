@@ -55,7 +55,7 @@ export interface AuditEntry {
 
 /** An entry with its id, and the name of the API key that caused it; null for another actor or a deleted key. */
 export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
-  /** A random UUID, which tells an account nothing of others. */
+  /** A UUID that tells an account nothing of others. */
   readonly id: string
   readonly actor_name: string | null
 }

@@ -100,7 +100,7 @@ const sessionFor = (acknowledgesEarly: boolean, { database }: Settings) => {
 const unfitSchema = {
   behind: "the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.",
   foreign: "the schema is that of another build of this version: use the build that migrated it, or an empty database.",
-  incomplete: "tables are missing although byok made them: restore a complete backup, or use an empty database."
+  incomplete: "tables that byok created are missing: restore a complete backup, or use an empty database."
 }
 
 /** Refuses an unfit schema. Commands also refuse a newer one; `serve` accepts it, to allow a rollback. */

@@ -95,7 +95,7 @@ describe("the version check of the database schema", () => {
     [
       "a schema that lacks a table",
       "DROP TABLE idempotency_records",
-      "tables are missing although byok made them: restore a complete backup, or use an empty database.",
+      "tables that byok created are missing: restore a complete backup, or use an empty database.",
       "tables are missing from the database"
     ]
   ] as const)("refuses %s, and is not ready when it becomes one", function* ([, change, sentence, problem]) {

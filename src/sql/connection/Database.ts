@@ -60,7 +60,7 @@ const bytea = codecOf<Uint8Array>(
   (bytes, offset, size) => new Uint8Array(bytes.subarray(offset, offset + size))
 )
 
-/** Reads as a number what a number holds exactly, as every counter is; else as a BigInt. */
+/** Reads an int8 as a number if a number holds it exactly, as it does each counter; else as a BigInt. */
 const int8 = codecOf<number | bigint>(
   (value) => {
     const bytes = Buffer.alloc(8)

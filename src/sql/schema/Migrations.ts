@@ -63,13 +63,13 @@ export const readSchemaState = (sql: SqlClient.SqlClient): Effect.Effect<SchemaS
     if (journal.length === 0) return "behind"
     const applied = yield* sql<{ name: string; present: number }>`
       SELECT to_char(migration_id, 'FM0000') || '_' || name AS name,
-        (SELECT count(*)::int FROM unnest(${tables}::text[]) AS own JOIN pg_class ON oid = to_regclass(own)) AS present
+        (SELECT count(*)::int FROM unnest(${tables}::text[]) AS needed JOIN pg_class ON oid = to_regclass(needed)) AS present
       FROM effect_sql_migrations ORDER BY migration_id`
-    const own = Object.keys(migrations)
-    if (applied.some(({ name }, index) => name !== (own[index] ?? name))) return "foreign"
-    if (applied.length < own.length) return "behind"
+    const known = Object.keys(migrations)
+    if (applied.some(({ name }, index) => name !== (known[index] ?? name))) return "foreign"
+    if (applied.length < known.length) return "behind"
     if ((applied[0]?.present ?? 0) < tables.length) return "incomplete"
-    return applied.length > own.length ? "newer" : "current"
+    return applied.length > known.length ? "newer" : "current"
   })
 
 /** Runs the migrations that the database lacks, in one transaction. Returns their names. */

@@ -5,6 +5,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Duration, Effect, Exit, Logger, Redacted, Scope } from "effect"
 import { Client } from "pg"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { Provider } from "../../src/domain/Provider.ts"
 import { formatApiKey, hashApiKey } from "../../src/runtime/ApiKey.ts"
 import type { DatabaseSettings } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
@@ -41,6 +42,8 @@ const user = "byok"
 export const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
 export const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 const key = formatApiKey(Buffer.alloc(32), "management")
+
+const seededProvider = "anthropic"
 
 /** The id of the n-th seeded credential. */
 export const seededId = (n: number): string => `00000000-0000-7000-9000-${String(n).padStart(12, "0")}`
@@ -125,13 +128,13 @@ const seedPools = async (
   const given = [first, last, each]
   await client.query(
     `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
-     SELECT ${account}, ${workspace}, 'anthropic', $3::int, $3::int + 1 FROM generate_series($1::int, $2::int) AS pool`,
+     SELECT ${account}, ${workspace}, '${seededProvider}', $3::int, $3::int + 1 FROM generate_series($1::int, $2::int) AS pool`,
     given
   )
   await client.query(
     `INSERT INTO credentials
      SELECT ('00000000-0000-7000-9000-' || lpad((pool * $3::int + n)::text, 12, '0'))::uuid, ${account}, ${workspace},
-       'anthropic', 'seeded', 'sk-...AbCd', now(), false, false, false, false, NULL, ARRAY['a/model', 'another/model'],
+       '${seededProvider}', 'seeded', 'sk-...AbCd', now(), false, false, false, false, NULL, ARRAY['a/model', 'another/model'],
        NULL, NULL, NULL, n, 'kek-bench', decode(repeat('00', 60), 'hex'), decode(repeat('00', 110), 'hex')
      FROM generate_series($1::int, $2::int) AS pool, generate_series(1, $3::int) AS n`,
     given
@@ -169,6 +172,9 @@ export const addOthers = async ({ client, seeded }: Bed, size: number): Promise<
   await settle(client)
 }
 
+/** The providers of created credentials: many, because a pool has room for 1,000. The seeded ones are of another. */
+const emptyPools = Provider.literals.filter((provider) => provider !== seededProvider).slice(0, 20)
+
 export const makeBed = async (postgres: Postgres, database: string, credentials: number, lean = true): Promise<Bed> => {
   const admin = new Client({ host: postgres.socket, user, password: postgres.password, database: "postgres" })
   await admin.connect()
@@ -180,11 +186,12 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
   const client = new Client({ host: postgres.socket, user, password: postgres.password, database })
   await client.connect()
   await seed(client, credentials, lean)
-  return { ...postgres, url, database, key, seeded: credentials, lean, updatable: [], providers: ["anthropic"], client }
+  return { ...postgres, url, database, key, seeded: credentials, lean, updatable: [], providers: emptyPools, client }
 }
 
-/** Spreads the credentials of a database over the pools of some providers. */
-export const spread = async (bed: Bed, providers: ReadonlyArray<string>): Promise<Bed> => {
+/** Spreads the seeded credentials of a database over the pools for created ones. */
+export const spread = async (bed: Bed): Promise<Bed> => {
+  const { providers } = bed
   const each = bed.seeded / providers.length
   await bed.client.query(
     `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
@@ -197,7 +204,7 @@ export const spread = async (bed: Bed, providers: ReadonlyArray<string>): Promis
   ])
   await bed.client.query("DELETE FROM pools WHERE provider <> ALL ($1)", [providers])
   await bed.client.query("VACUUM FULL ANALYZE")
-  return { ...bed, providers }
+  return bed
 }
 
 /** A measurement. Its own programs have ended when it ends. */

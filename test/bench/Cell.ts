@@ -36,13 +36,14 @@ export interface Contender {
   readonly after?: () => Promise<void>
 }
 
-const measure = async ({ load, pids, postgres }: Contender, seconds: number): Promise<Round> => {
+const measure = async ({ load, name, pids, postgres }: Contender, seconds: number): Promise<Round> => {
   const sumOf = (figure: (pid: number) => number) =>
     pids.length === 0 ? Number.NaN : pids.reduce((sum, pid) => sum + figure(pid), 0)
   pids.forEach(resetPeakMemory)
   const before = { node: sumOf(cpuOfTree), postgres: cpuOfTree(postgres.postmaster) }
   const seen = await load(seconds)
   const after = { node: sumOf(cpuOfTree), postgres: cpuOfTree(postgres.postmaster) }
+  if (seen.errors > seen.requests / 100) throw new Error(`${name} refused ${seen.errors} of ${seen.requests} requests`)
   return {
     ...seen,
     rate: seen.requests / seen.seconds,

@@ -8,8 +8,8 @@ import type { Target } from "./Target.ts"
 /** How many credentials are updated in turn. */
 const updated = 200
 
-const create = ({ bed: { key }, url }: Target) =>
-  Effect.runPromise(Effect.map(createOver(url, key, JSON.parse(body) as object), idIn))
+const create = ({ bed: { key, providers }, url }: Target) =>
+  Effect.runPromise(Effect.map(createOver(url, key, { ...(JSON.parse(body) as object), provider: providers[0] }), idIn))
 
 /** Creates the credentials to update with the service, and copies them into the table of the lean peer. */
 const fill = async (target: Target) => {

@@ -144,11 +144,16 @@ end
 `
 
 /** Runs a program that reads a script, and answers with what it prints. */
-export const runScript = async (program: string, script: string, args: (path: string) => ReadonlyArray<string>) => {
+export const runScript = async (
+  program: string,
+  script: string,
+  args: (path: string) => ReadonlyArray<string>,
+  variables: Readonly<Record<string, string>> = {}
+) => {
   const directory = mkdtempSync(join(tmpdir(), "byok-load-"))
   const path = join(directory, "script")
   writeFileSync(path, script)
-  const { stdout } = await run(program, args(path))
+  const { stdout } = await run(program, args(path), { env: { ...process.env, ...variables } })
   rmSync(directory, { recursive: true })
   return stdout
 }

@@ -25,12 +25,14 @@ FROM credentials WHERE account_id = '${account_id}' AND id = '00000000-0000-7000
 `
 
 /** Runs the service's statements as fast as PostgreSQL answers them, over at most ten connections. */
-export const putDirectly = async ({ database, socket }: Bed, load: Load): Promise<Seen> => {
+export const putDirectly = async ({ database, password, socket }: Bed, load: Load): Promise<Seen> => {
   const clients = String(Math.min(10, load.connections))
-  const stdout = await runScript("pgbench", load.operation === "get" ? get(load) : create(load), (script) => [
+  const argumentsFor = (script: string) => [
     ...["-n", "-M", "prepared", "-c", clients, "-j", "1", "-T", String(load.seconds), "-f", script],
     ...["-h", socket, "-U", "byok", database]
-  ])
+  ]
+  const script = load.operation === "get" ? get(load) : create(load)
+  const stdout = await runScript("pgbench", script, argumentsFor, { PGPASSWORD: password })
   const number = (pattern: RegExp) => Number(pattern.exec(stdout)?.[1] ?? Number.NaN)
   const average = number(/latency average = ([\d.]+)/)
   return {

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { parseArgs } from "node:util"
 import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
@@ -217,8 +217,12 @@ onPostgres(async (postgres) => {
     const run = { date: new Date(), node: process.version, generator, rounds, seconds }
     const result = { ...run, started, cells, levers, observed, growth, life, routed, ladder, sealed, inside }
     writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
+    say("Every figure of every round is in test/bench/results/latest.json")
+  }
+  if (measures("cells") && measures("gateway")) {
+    mkdirSync(dirname(values.picture), { recursive: true })
     writeFileSync(values.picture, pictureOf([...cells, ...routed]))
-    say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
+    say(`${values.picture} draws gets, creates and routed requests`)
   }
   for (const target of open) await target.stop()
   await bed.client.end()

@@ -176,7 +176,7 @@ onPostgres(async (postgres) => {
     const otherwise: Array<Target> = []
     for (const program of programsFor(`http://127.0.0.1:${(traces.address() as AddressInfo).port}`))
       otherwise.push(await startTarget(program, bed, "ignore", log))
-    await warmUp(otherwise)
+    await warmUp([plain, ...otherwise])
     const measured = await measureAll([plain, ...otherwise], undefined, at)
     for (const target of otherwise) await target.stop()
     traces.close()

@@ -30,13 +30,16 @@ export interface Program {
   readonly environment?: Readonly<Record<string, string>>
 }
 
+/** The most credentials of one provider in a workspace: the largest value of `MAX_CREDENTIALS`. */
+export const maxCredentials = 1000
+
 export const keyring = `kek-service:${randomBytes(32).toString("base64")}`
 
 /** The service from its sources. */
 export const service: Program = {
   name: "byok",
   arguments: ["src/bin.js", "serve"],
-  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: "1000" }
+  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: String(maxCredentials) }
 }
 
 /** Starts a program and waits until it is ready. Stops it when this process ends, if it still runs. */

@@ -11,7 +11,7 @@ import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { readSettings } from "../../../src/wiring/Settings.ts"
 import { type Bed, makeBed, type Postgres } from "../Bed.ts"
 import { type Cell, type Contender, inTurns } from "../Cell.ts"
-import { isListening, keyring, type Program, type Running, service, startProcess } from "../Target.ts"
+import { isListening, keyring, maxCredentials, type Program, type Running, service, startProcess } from "../Target.ts"
 import { routeOver } from "./Routes.ts"
 
 /** A service for gateways, and the ways to report to it by name: with the next request, or separately. */
@@ -58,8 +58,9 @@ const customersOfPools = 10
 const keyOf = (n: number) => `sk-${n}-0123456789-0123456789-0123456789-0123456789`
 
 /** Creates customers with so many keys each for the service. */
-export const fillService = (url: string, customers: number, keysEach: number) =>
-  Effect.gen(function* () {
+export const fillService = (url: string, customers: number, keysEach: number) => {
+  const settings = Effect.runSync(readSettings)
+  return Effect.gen(function* () {
     const { create } = yield* Credentials
     const accounts = yield* Accounts
     const customer = Effect.gen(function* () {
@@ -74,12 +75,14 @@ export const fillService = (url: string, customers: number, keysEach: number) =>
   }).pipe(
     Effect.provide(
       Byok.layerWith({
-        ...Effect.runSync(readSettings),
+        ...settings,
+        poolLimits: { ...settings.poolLimits, credentials: maxCredentials },
         databaseUrl: Option.some(Redacted.make(url)),
         keyring: Option.some(Redacted.make(keyring))
       })
     )
   )
+}
 
 /** Gives the peer the same customers and keys, sealed in its own way. */
 const fillPeer = async ({ client }: Bed, accounts: ReadonlyArray<string>, secret: Buffer) => {

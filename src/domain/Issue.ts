@@ -12,6 +12,9 @@ export const Issue = Schema.Struct({
 })
 export type Issue = typeof Issue.Type
 
+/** The message for a member that is not there. */
+export const missingMember = "is required"
+
 /** The message for an unknown member: the member that is likely meant, or all that are known. */
 const unknownMember = (name: string, { propertySignatures }: SchemaAST.Objects) => {
   const known = propertySignatures.map(({ name }) => String(name))
@@ -49,7 +52,7 @@ export const issuesOf = (
     case "Filter":
       return issuesOf(issue.issue, path, filterMessage ?? issue.filter.annotations?.message)
     case "MissingKey":
-      return oneIssue("is required")
+      return oneIssue(missingMember)
     case "InvalidValue":
       // An empty path: the body could not be parsed.
       return oneIssue(path.length === 0 ? "must be valid JSON" : (issue.annotations?.message ?? "is not allowed"))

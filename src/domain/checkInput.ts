@@ -1,5 +1,6 @@
-import { Effect, Schema, type SchemaAST, SchemaParser, SchemaTransformation, Struct } from "effect"
+import { Effect, Result, Schema, type SchemaAST, SchemaParser, SchemaTransformation, Struct } from "effect"
 import { InvalidParams } from "./Errors.ts"
+import { type Issue, issuesOf, missingMember } from "./Issue.ts"
 import { nearestWord } from "./nearestWord.ts"
 
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
@@ -42,22 +43,38 @@ const maxCompared = 20
 
 /**
  * Refuses an unknown member whose name is close to one of `names`, or that name in camel case, as a restriction that
- * would be lost. Other unknown members are left to the schema.
+ * would be lost. Adds the other faults of members, but not that the member which is likely meant is missing. Other
+ * unknown members are left to the schema.
  */
-export const refuseNearMisses = (names: ReadonlyArray<string>, documented?: Schema.Top) => {
-  const nearMissesIn = (input: object) =>
-    Object.keys(input)
-      .filter((name) => !names.includes(name))
-      .slice(0, maxCompared)
-      .flatMap((name) => {
-        const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
-        const issue = `unknown member; the nearest is ${nearest}`
-        // So close to a known name, it is no secret.
-        return nearest === undefined ? [] : [{ path: [name], issue }]
+export const refuseNearMisses =
+  (names: ReadonlyArray<string>, documented?: Schema.Top) =>
+  <T, E>(schema: Schema.Codec<T, E>) => {
+    const nearMissesIn = (input: object) =>
+      Object.keys(input)
+        .filter((name) => !names.includes(name))
+        .slice(0, maxCompared)
+        .flatMap((name) => {
+          const nearest = nearestWord(name.replace(/([a-z])(?=[A-Z])/g, "$1_"), names)
+          // So close to a known name, it is no secret.
+          return nearest === undefined ? [] : [{ name, nearest }]
+        })
+    const decode = Schema.decodeUnknownResult(schema, { errors: "all" })
+    const issuesIn = (input: unknown): Schema.FilterOutput => {
+      if (typeof input !== "object" || input === null || Array.isArray(input)) return true
+      const misses = nearMissesIn(input)
+      if (misses.length === 0) return true
+      const others = Result.match(decode(input), {
+        onSuccess: () => [],
+        onFailure: ({ issue }) => issuesOf(issue).map(({ message, path }) => ({ path, issue: message }))
       })
-  const isObject = (input: unknown): input is object => typeof input === "object" && input !== null
-  return checkInput((input) => !isObject(input) || Array.isArray(input) || nearMissesIn(input), undefined, documented)
-}
+      const isMeant = (name: Issue["path"][number] | undefined) => misses.some(({ nearest }) => name === nearest)
+      return [
+        ...misses.map(({ name, nearest }) => ({ path: [name], issue: `unknown member; the nearest is ${nearest}` })),
+        ...others.filter(({ issue, path }) => path.length > 0 && !(issue === missingMember && isMeant(path[0])))
+      ]
+    }
+    return schema.pipe(checkInput(issuesIn, undefined, documented))
+  }
 
 interface WithDefault extends Struct.Lambda {
   <S extends Schema.Constraint>(schema: S): Schema.withDecodingDefaultKey<S>

@@ -271,6 +271,14 @@ describe("undeclared or repeated members (D13)", () => {
     assert.deepStrictEqual(issues({ ...plain, [name]: true, added_later: 1 }), expected)
   })
 
+  it("do not hide other faults if close to a declared one, which is not called missing as well (D7)", () => {
+    const others = { provider: "nobody", disabled: "yes", allowed_models: [1] }
+    const { key: _, ...withoutKey } = { ...plain, ...others }
+    const refused = { withKey: issues({ ...plain, ...others }), withMiss: issues({ ...withoutKey, keys: "fake-key" }) }
+    assert.lengthOf(refused.withKey, 3)
+    assert.deepStrictEqual(refused.withMiss, ["keys: unknown member; the nearest is key", ...refused.withKey])
+  })
+
   it("do not supply required members if they are in __proto__", () => {
     assert.deepStrictEqual(issues(JSON.parse('{"__proto__":{"provider":"cohere","key":"fake-key"}}')), [
       "key: is required",

@@ -39,8 +39,6 @@ const maxInFlight = 2
 /** How often deadlines are checked, in milliseconds. */
 const sweepInterval = 50
 
-const unavailable = Exit.fail(new ServiceUnavailable())
-
 /** A request and its caller. */
 interface Waiting<Request, A> {
   readonly request: Request
@@ -51,10 +49,6 @@ interface Waiting<Request, A> {
   resume: ((exit: Result<A>) => void) | undefined
   readonly span: OperationSpan | undefined
 }
-
-/** The latest deadline of the callers that still wait. */
-const lastDeadline = (entries: ReadonlyArray<Pick<Waiting<never, never>, "until" | "resume">>) =>
-  entries.reduce((last, { resume, until }) => (resume === undefined ? last : Math.max(last, until)), 0)
 
 /**
  * Answers the look-ups of one turn of the event loop by one statement, or of more turns while `maxInFlight` statements
@@ -82,6 +76,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     /** Whether the last statement had one request; then the next request is sent at once, unless that one still runs. */
     let wasAlone = false
 
+    const isWaiting = ({ resume }: Entry) => resume !== undefined
     /** Answers a caller, once; does nothing if the caller has left or was answered. */
     const settle = (entry: Entry, exit: Result<A>) => {
       const { resume } = entry
@@ -102,24 +97,21 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
       meter.batched(operation, entries.length)
+      const requests = Arr.map(entries, ({ request }) => request)
       const query = Effect.suspend((): Query<ReadonlyArray<A>> =>
-        entries.length > 1
-          ? many(Arr.map(entries, ({ request }) => request))
-          : Effect.map(one(entries[0].request), Arr.of)
+        requests.length > 1 ? many(requests) : Effect.map(one(requests[0]), Arr.of)
       )
-      const statement = retrying(query, () => lastDeadline(entries), operation)
-      const span = beginStatement(
-        Arr.flatMap(entries, ({ span }) => (span === undefined ? [] : [span])),
-        entries.length
-      )
+      const lastDeadline = () => entries.filter(isWaiting).reduce((last, { until }) => Math.max(last, until), 0)
+      const statement = retrying(query, lastDeadline, operation)
+      const spans = entries.flatMap(({ span }) => (span === undefined ? [] : [span]))
+      const span = beginStatement(spans, entries.length)
       fork(span === undefined ? statement : onEnd(statement, (exit) => endSpan(span, exit))).addObserver((exit) => {
         running.delete(entries)
-        entries.forEach((entry, index) =>
+        for (const [n, entry] of entries.entries())
           settle(
             entry,
-            Exit.map(exit, (answers) => answers[index] as A)
+            Exit.map(exit, (answers) => answers[n] as A)
           )
-        )
         flush()
       })
     }
@@ -127,7 +119,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     const flush = () => {
       scheduled = false
       if (running.size >= maxInFlight) return
-      const entries = collected.filter(({ resume }) => resume !== undefined)
+      const entries = collected.filter(isWaiting)
       collected = []
       if (Arr.isReadonlyArrayNonEmpty(entries)) start(entries)
     }
@@ -140,7 +132,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
           if (until <= arrived) return resume(timedOut)
           if (waiting >= maxWaiting) {
             meter.refused()
-            return resume(unavailable)
+            return resume(Exit.fail(new ServiceUnavailable()))
           }
           const entry: Entry = { request, arrived, until, resume, span: beginSpan(fiber, operation, "internal") }
           waiting += 1

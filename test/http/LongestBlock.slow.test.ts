@@ -1,7 +1,6 @@
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import { Worker } from "node:worker_threads"
 import { Effect } from "effect"
-import { jsonInTurns } from "../../src/http/Handlers.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
@@ -50,17 +49,6 @@ const listElsewhere = Effect.acquireRelease(
 )
 
 layerLive(TestService.layer, { timeout: "240 seconds" })("one turn of the event loop (T9)", (it) => {
-  it.effect("takes at most 50 ms to write a list of 100 credentials with 100 kB each", function* () {
-    const listed = Array.from({ length: 100 }, () => ({ models }))
-    const atOnce = Effect.sync(() => JSON.stringify(listed))
-    assert.isAbove(yield* least(3, atOnce), longest, "control")
-    const inTurns = jsonInTurns("[", listed, "]")
-    assert.isAtMost(yield* least(5, inTurns), longest)
-    const { body } = yield* inTurns
-    assert(body._tag === "Uint8Array")
-    assert.strictEqual(Buffer.from(body.body).toString(), JSON.stringify(listed))
-  })
-
   it.effect("takes at most 50 ms to list 100 credentials with 100 kB each over HTTP", function* () {
     const tenant = yield* TestService.newTenant
     const { url } = yield* TestService

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs"
 import { Socket } from "node:net"
 import type { Writable } from "node:stream"
-import { Clock, Console, Context, Data, DateTime, Effect, Option, Redacted } from "effect"
+import { Array as Arr, Clock, Console, Context, Data, DateTime, Effect, Option, Redacted } from "effect"
 import { CliError, CliOutput, type HelpDoc } from "effect/cli"
 import type { InvalidParams } from "../domain/Errors.ts"
 import { root } from "./Arguments.ts"
@@ -196,7 +196,10 @@ const formatter = CliOutput.defaultFormatter({ colors: false })
 /** Replaces what may be a key in an error. */
 const mask = "…"
 
-/** Masks positional arguments and the values of flags in an error: any may be a key. */
+/** The form of a flag's name, perhaps misspelt. Anything else may be a key, or one letter of a key after a hyphen. */
+const flagName = /^--[a-z-]{1,23}$/
+
+/** Masks positional arguments, the values of flags and what is no flag's name in an error: any may be a key. */
 const withoutValues = (error: CliError.CliError) => {
   switch (error._tag) {
     case "InvalidValue": {
@@ -208,6 +211,10 @@ const withoutValues = (error: CliError.CliError) => {
     case "UnknownSubcommand": {
       const { parent, suggestions } = error
       return new CliError.UnknownSubcommand({ parent, subcommand: mask, suggestions })
+    }
+    case "UnrecognizedOption": {
+      const { command, option, suggestions } = error
+      return new CliError.UnrecognizedOption({ command, option: flagName.test(option) ? option : mask, suggestions })
     }
     default:
       return error
@@ -238,7 +245,8 @@ export const presenterLayer = CliOutput.layerPresenter({
         return event.reason === "Requested" ? printText(text) : Console.error(text)
       }
       case "InvalidInvocation": {
-        const errors = withoutSecrets(formatter.formatErrors(event.errors.map(withoutValues)))
+        const masked = Arr.dedupeWith(event.errors.map(withoutValues), (one, other) => one.message === other.message)
+        const errors = withoutSecrets(formatter.formatErrors(masked))
         return Console.error(`${errors.trimStart()}\n\n${helpOf(event.helpDoc)}`)
       }
       case "Version":

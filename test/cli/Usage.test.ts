@@ -90,11 +90,19 @@ describe("command-line parsing, before any database is opened (D40)", () => {
     ["a command", `api-key ${key}`],
     ["a short argument too many", "leak find sk-canary-0123456"],
     ["a short command", "sk-canary-0123456"],
+    ["what begins like a flag", "api-key revoke --Xcanary_0123456"],
+    ["what begins like a flag and has a value", "api-key revoke --Xcanary+/=canary"],
+    ["what begins like several flags", "api-key revoke -Xcanary_0123456"],
     ["the level of the log", "account list --log-level sk-canary-0123456"]
   ])("exits with 2 and does not echo a key given as %s", function* ([, args]) {
     const { code, stderr, stdout } = yield* runCommand((args ?? "").split(" "))
     assert.strictEqual(code, 2)
     assert.notInclude(stdout + stderr, "canary")
+  })
+
+  it.live("shows a key that begins with a hyphen as one unknown flag, not letter by letter", function* () {
+    const { stderr } = yield* runCommand(["api-key", "revoke", "-Xcanary_0123456"])
+    assert.match(stderr, /^ERROR\n {2}Unrecognized flag: … in command byok api-key revoke\n\n/)
   })
 
   it.live("prints on --help which page lists the settings (C9)", function* () {

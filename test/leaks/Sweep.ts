@@ -43,10 +43,11 @@ export interface Swept {
   readonly found: ReadonlyArray<string>
 }
 
-/** Makes a secret that no text has by chance, with characters that URLs encode. */
-const newSecret = () => `${randomBytes(15).toString("base64url")}+/=${randomBytes(12).toString("base64url")}`
+/** Makes a secret that no text has by chance, with characters that URLs encode, and with no hyphen first as a flag has. */
+const newSecret = () => `s${randomBytes(15).toString("base64url")}+/=${randomBytes(12).toString("base64url")}`
 const latin1 = (text: string) => Buffer.from(text, "latin1")
-const newId = (bytes: number) => randomBytes(bytes).toString("hex")
+/** Makes an id of the characters that `X-Request-Id` may have. */
+const newRequestId = () => randomBytes(20).toString("base64url")
 
 /** Levels and formats of the processes that log less than everything. */
 const quieter = [
@@ -64,6 +65,7 @@ const mistakes = (
 ): ReadonlyArray<readonly [args: ReadonlyArray<string>, variables: Record<string, string>]> => [
   [["api-key", "revoke", given.argument, "--json"], {}],
   [["api-key", "revoke", "0".repeat(64), given.argument], {}],
+  [["api-key", "revoke", `--${given.argument.slice(0, 20)}`], {}],
   [["workspace", "list", "--account", given.argument], {}],
   [["serve", `--keyring=${given.argument}`], {}],
   [[given.argument], {}],
@@ -130,12 +132,13 @@ const once = Effect.gen(function* () {
   /** Settings for all services but the first: only one may use a data directory. */
   const direct = { ...settings, DATABASE_URL: url, BYOK_KEYRING: keyring }
 
+  const traceId = randomBytes(16).toString("hex")
   const secretInputs = inputs.map(([name, input]) => [secretOf(name), input] as const)
   const withEverything = post(
     token,
     { ...minimal, key: secretOf("a key with a name"), name: secretOf("the name of a credential") },
-    ["X-Request-Id", secretOf("the id of a request", newId(20))],
-    ["traceparent", `00-${secretOf("the id of a trace", newId(16))}-${"1".repeat(16)}-01`]
+    ["X-Request-Id", secretOf("the id of a request", newRequestId())],
+    ["traceparent", `00-${traceId}-${"1".repeat(16)}-01`]
   )
   const requests = () => [...secretInputs.flatMap(([secret, input]) => input(secret, token)), withEverything]
   const sendAll = (services: ReadonlyArray<ServiceProcess>, failing: string) =>
@@ -243,7 +246,7 @@ const once = Effect.gen(function* () {
     const request = Gateways.post("/v1/attempts", asked)
     const goOn = (after: object) => Gateways.post("/v1/attempts", { ...asked, after })
     const attemptIn = (body: string) => Gateways.routedIn(body).data?.next?.attempt ?? ""
-    const named = ["X-Request-Id", secretOf("the id of a request over the socket", newId(20))] as const
+    const named = ["X-Request-Id", secretOf("the id of a request over the socket", newRequestId())] as const
     const opened = yield* call(socket, "the socket", { ...request, headers: [json, named] }, Gateways.withoutKey)
     const attempt = attemptIn(opened.body)
     const misplaced = Gateways.misplaced(secretOf("a secret that a gateway misplaces"), account_id, attempt)
@@ -292,7 +295,7 @@ const once = Effect.gen(function* () {
       argument: secretOf("an argument"),
       password: secretOf("a password in a URL that is refused"),
       keyring: secretOf("a keyring that is no keyring"),
-      word: secretOf("a word on the command line", newId(6)),
+      word: secretOf("a word on the command line", `w${randomBytes(9).toString("base64url")}`),
       keyringFile,
       webhookFile: wrongWebhookFile
     }),
@@ -320,12 +323,16 @@ const once = Effect.gen(function* () {
   emit("spans", collector.received())
   emit("dump", yield* databaseContent(sql))
   yield* sql`CHECKPOINT`
-  const search = leakSearch(secrets)
+  const hexadecimal = { "the id of a trace": traceId }
+  const searches = [leakSearch(secrets), leakSearch(hexadecimal, traceId.length)]
   const hits = Object.fromEntries(
-    Object.keys(secrets).map((name) => [name, Object.fromEntries(channels.map((channel) => [channel, 0]))])
+    Object.keys({ ...secrets, ...hexadecimal }).map((name) => [
+      name,
+      Object.fromEntries(channels.map((channel) => [channel, 0]))
+    ])
   ) as Record<string, Record<Channel, number>>
   const searchIn = (channel: Channel, content: string | Uint8Array) => {
-    for (const [name, count] of Object.entries(search(content))) {
+    for (const [name, count] of searches.flatMap((search) => Object.entries(search(content)))) {
       const found = hits[name]
       if (found !== undefined) found[channel] += count
     }

@@ -23,7 +23,7 @@ const formsOf = (bytes: Buffer): ReadonlyArray<string> => {
 }
 
 /** This many consecutive bytes of a secret are a leak: more than a label shows. */
-const width = 9
+const leakLength = 9
 
 /** Forms are looked up by their first bytes; each form is longer. */
 const headLength = 8
@@ -34,7 +34,7 @@ const slotOf = (newer: number, older: number) => Math.imul(newer ^ Math.imul(old
 const inSmallLetters = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte))
 const folded = (bytes: Uint8Array): Buffer => Buffer.from(bytes.map((byte) => inSmallLetters[byte] ?? 0))
 
-const windowsOf = (secret: Buffer) =>
+const windowsOf = (secret: Buffer, width: number) =>
   Array.from({ length: Math.max(0, secret.length - width + 1) }, (_, start) => secret.subarray(start, start + width))
 
 interface Form {
@@ -43,14 +43,15 @@ interface Form {
 }
 
 /**
- * Looks for secrets, given by name: any 9 bytes in a row of one, in every form and whatever case. Answers in one pass
- * with how often it met each, those it did not meet left out.
+ * Looks for secrets, given by name: any `width` bytes in a row of one, in every form and whatever case. Answers in one
+ * pass with how often it met each, those it did not meet left out. Hexadecimal digits need a greater width: among
+ * megabytes of them, 9 in a row of one are met by chance.
  */
-export const leakSearch = (secrets: Readonly<Record<string, string | Buffer>>) => {
+export const leakSearch = (secrets: Readonly<Record<string, string | Buffer>>, width = leakLength) => {
   const taken = new Uint8Array(slotCount)
   const formsByHead = new Map<string, Array<Form>>()
   for (const [secret, value] of Object.entries(secrets)) {
-    for (const form of new Set(windowsOf(Buffer.from(value as string)).flatMap(formsOf))) {
+    for (const form of new Set(windowsOf(Buffer.from(value as string), width).flatMap(formsOf))) {
       const bytes = folded(Buffer.from(form, "latin1"))
       const head = bytes.toString("latin1", 0, headLength)
       const others = formsByHead.get(head)

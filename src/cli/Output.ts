@@ -197,9 +197,9 @@ const formatter = CliOutput.defaultFormatter({ colors: false })
 const mask = "…"
 
 /** The form of a flag's name, perhaps misspelt. Anything else may be a key, or one letter of a key after a hyphen. */
-const flagName = /^--[a-z-]{1,23}$/
+const flagName = /^--[a-z-]+$/
 
-/** Masks positional arguments, the values of flags and what is no flag's name in an error: any may be a key. */
+/** Masks positional arguments, the values of flags, and unknown flags without a flag's form: any may be a key. */
 const withoutValues = (error: CliError.CliError) => {
   switch (error._tag) {
     case "InvalidValue": {

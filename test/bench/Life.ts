@@ -32,7 +32,7 @@ export const measureLife = async (
   if (service !== undefined) await fill(service)
   const cells: Array<Cell> = []
   for (const operation of ["list", "update"] as const) {
-    // Lets V8 compile what only this operation runs.
+    // Lets V8 compile the code that only this operation runs.
     await measureCell(targets, undefined, { operation, connections: 64, rounds: 1, seconds: 10 })
     for (const count of connections.filter((count) => count === 1 || count === 64)) {
       cells.push(await measureCell(targets, undefined, { operation, connections: count, rounds, seconds }))

@@ -107,11 +107,10 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
       const span = beginStatement(spans, entries.length)
       fork(span === undefined ? statement : onEnd(statement, (exit) => endSpan(span, exit))).addObserver((exit) => {
         running.delete(entries)
-        for (const [n, entry] of entries.entries())
-          settle(
-            entry,
-            Exit.map(exit, (answers) => answers[n] as A)
-          )
+        entries.forEach((entry, n) => {
+          const answer = Exit.map(exit, (answers) => answers[n] as A)
+          settle(entry, answer)
+        })
         flush()
       })
     }

@@ -32,7 +32,7 @@ describe("everything the service emits", { timeout: 240_000 }, () => {
     for (const status of [200, 201, 400, 404, 409, 500, 503]) assert.isAbove(routed[status] ?? 0, 0, `socket ${status}`)
     assert.lengthOf(Object.keys(failing), 7)
     for (const [name, seen] of Object.entries(failing)) {
-      // A write that was not sent may be repeated; so may any, once the service has seen its connections close.
+      // Without a connection nothing is sent, so the service answers that the request may be repeated.
       const expected = name === "connections are refused" ? 503 : 500
       assert.isAbove(seen[expected] ?? 0, 0, name)
       assert.isUndefined(seen[201], name)
